@@ -21,7 +21,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _NAMES = (
     "include", "exclude", "hidden", "follow_links", "changed", "after", "batch", "in_doubt",
-    "one_transaction", "state", "dry_run",
+    "one_transaction", "state", "dry_run", "manifest",
 )  # fmt: skip
 
 
@@ -74,17 +74,7 @@ def folder_options(
         ),
     ]
     if one_transaction:
-        options += [
-            click.option(
-                "--one-transaction", is_flag=True, help="Send all files in one transaction."
-            ),
-            click.option(
-                "--state",
-                type=click.Path(file_okay=False, path_type=Path),
-                help="Directory of the ledger; the same command sends only what is new or changed.",
-            ),
-            click.option("--dry-run", is_flag=True, help="Say which files would be sent."),
-        ]
+        options += _options_of_one_run()
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         for option in reversed(options):
@@ -92,6 +82,24 @@ def folder_options(
         return function
 
     return decorate
+
+
+def _options_of_one_run() -> list[Callable[[Callable[_Arguments, _Result]], Any]]:
+    """Give the options that a watch, which does not end, cannot have."""
+    return [
+        click.option("--one-transaction", is_flag=True, help="Send all files in one transaction."),
+        click.option(
+            "--state",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Directory of the ledger; the same command sends only what is new or changed.",
+        ),
+        click.option(
+            "--manifest",
+            is_flag=True,
+            help="Send a list of the files, sizes and digests last; `dray verify` checks it.",
+        ),
+        click.option("--dry-run", is_flag=True, help="Say which files would be sent."),
+    ]
 
 
 def refuse_folder_options(context: click.Context) -> None:

@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "queue": "Create, list, show, change, delete and purge queues.",
     "send": "Send files or standard input to a queue, in one transaction.",
     "watch": "Send each file that appears in a folder, once, until told to stop.",
+    "verify": "Compare a directory with the manifest of the run that sent its files.",
     "upload": "List and drop large messages that were sent in part.",
     "receive": "Take messages from a queue, each only once it is safe.",
     "transaction": "Tell what became of a send or commit in doubt; settle prepared transactions.",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
@@ -25,6 +26,7 @@ from dray.errors import DeliveryRefused, InvalidArgument, InvalidConfiguration
 from dray.folders.clearing import Clearing
 from dray.folders.file_receiver import FileNotReceived, FileReceived
 from dray.folders.ledger import FolderLedger
+from dray.folders.manifest import MANIFEST_NAME, FileDifference, verify
 from dray.folders.patterns import Patterns
 from dray.folders.receiving import Received, receive
 from dray.folders.sending import Asking, Destination, FileSent, FolderSender, InDoubtFiles, Tell
@@ -33,9 +35,11 @@ from dray.folders.store_tree import StoreTree
 from dray.folders.tree import FoundFile, LeftOut, Selection, SourceTree, Tree
 from dray.folders.watching import FolderWatch, Pace
 from dray.model.classes import Acknowledge
+from dray.model.files import FileProperties
 from dray.model.platforms import is_linux
 
 __all__ = [
+    "FileDifference",
     "FileNotReceived",
     "FileReceived",
     "FileSent",
@@ -46,6 +50,7 @@ __all__ = [
     "files_of",
     "receive",
     "send",
+    "verify",
     "watch",
 ]
 
@@ -92,6 +97,7 @@ def send(
     acknowledge: Acknowledge = Acknowledge.NONE,
     administration_queue: str | None = None,
     timeout: float | None = None,
+    manifest: bool = False,
     tell: Tell | None = None,
 ) -> Sent:
     """Send every file below `directory`, each as a large message that carries its `file`.
@@ -103,7 +109,8 @@ def send(
     one transaction, None for all of them. `after` is what becomes of a file once it is sent:
     "keep", "delete" or "move:DIR". With `acknowledge` and an `administration_queue` the call waits
     until the destination has accepted each file (`FULL_REACH_QUEUE`) or a receiver has committed it
-    (`FULL_RECEIVE`), at most `timeout` seconds; files are deleted or moved only then. `tell` is
+    (`FULL_RECEIVE`), at most `timeout` seconds; files are deleted or moved only then. With
+    `manifest` the last message lists the files of this run, for `verify`. `tell` is
     called with a `FileSent` or a `LeftOut`. Raises `InvalidConfiguration`, `StoreLocked` if another
     process uses the ledger, `InDoubt` if the queue manager has forgotten the outcome of an earlier
     run, `DeliveryRefused`, `DeliveryTimeout`, and errors of the queue manager.
@@ -116,7 +123,8 @@ def send(
     tree = _tree(directory, selection, after)
     with TemporaryDirectory(prefix="dray-") as throwaway:
         to = _destination(queue)
-        with _ledger(Path(state or throwaway), to) as ledger:
+        listed = Path(throwaway, MANIFEST_NAME)
+        with _ledger(Path(state or throwaway), to) as ledger, listed.open("wb") as lines:
             sender = FolderSender(
                 tree,
                 to,
@@ -125,12 +133,16 @@ def send(
                 changed=changed == "send",
                 clearing=_clearing(Path(directory), after),
                 asking=asking,
+                manifest=lines if manifest else None,
                 tell=told,
             )
             doubt = sender.recover(in_doubt)
             if doubt is not None:
                 raise doubt
             _send_all(tree, sender, told, whole=batch is None)
+            if manifest and sender.count:
+                lines.close()
+                _send_manifest(sender, listed)
             if asking is not None:
                 _wait_for(sender, to, asking, timeout)
             return Sent(sender.count, sender.bytes)
@@ -217,6 +229,13 @@ def _send_all(tree: SourceTree, sender: FolderSender, tell: Tell, *, whole: bool
 def _send_portion(sender: FolderSender, found: list[FoundFile], tell: Tell) -> None:
     for path in sender.send(found):
         tell(LeftOut(path, "it changed while it was sent; send the folder again"))
+
+
+def _send_manifest(sender: FolderSender, listed: Path) -> None:
+    now = datetime.now(UTC)
+    name = f"{MANIFEST_NAME}-{now:%Y%m%dT%H%M%S.%fZ}.jsonl"
+    mtime_ns = int(now.timestamp() * 1_000_000) * 1_000
+    sender.send_file(listed, FileProperties(name, listed.stat().st_size, mtime_ns))
 
 
 def _wait_for(sender: FolderSender, to: Destination, asking: Asking, timeout: float | None) -> None:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple
 
 from dray.client.awaited.manager import Manager
 from dray.client.awaited.transaction import Transaction
@@ -27,14 +27,18 @@ from dray.errors import (
 )
 from dray.folders.clearing import Clearing
 from dray.folders.ledger import FolderLedger
+from dray.folders.manifest import ManifestEntry, entry_of, lines_of
 from dray.folders.tree import FoundFile, LeftOut, SourceTree
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX, MIB
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dray.client.awaited.large import LargeMessageQueue
     from dray.client.connections.link import Link
     from dray.model.classes import Acknowledge
+    from dray.model.files import FileProperties
     from dray.model.ids import MessageId
 
 TRANSACTIONS_AT_ONCE: Final = 32
@@ -78,6 +82,8 @@ class _Filled(NamedTuple):
 
     transaction: Transaction
     sent: list[FileSent]
+    listed: list[ManifestEntry]
+    """Entries of a manifest, if there is one."""
 
 
 class FolderSender:
@@ -93,12 +99,13 @@ class FolderSender:
         changed: bool = True,
         clearing: Clearing | None = None,
         asking: Asking | None = None,
+        manifest: BinaryIO | None = None,
         tell: Tell,
     ) -> None:
         """Send from `tree`; `changed`: a file that was sent is sent again when it has changed.
 
         `clearing` removes files from the folder once they are sent; with `asking`, once `arrived`
-        is called. `tell` is called for each file.
+        is called. A line for each file is written into `manifest`. `tell` is called for each file.
         """
         self._tree = tree
         self._to = to
@@ -107,6 +114,7 @@ class FolderSender:
         self._changed = changed
         self._clearing = clearing
         self._asking = asking
+        self._manifest = manifest
         self.awaited: list[FileSent] = []
         """The files that were sent with `asking`, and whose arrival is not known yet."""
         self._tell = tell
@@ -166,10 +174,10 @@ class FolderSender:
         rest = list(files)
         while rest:
             transaction = run(Transaction.begin(self._to.link))
-            filled = _Filled(transaction, [])
+            filled = _Filled(transaction, [], [])
             try:
                 for file in rest:
-                    filled.sent.append(FileSent(file, self._send_in(transaction, file)))
+                    filled.sent.append(FileSent(file, self._send_in(filled, file)))
             except (SourceChanged, SourceUnreadable) as error:
                 # Half a file is in the transaction.
                 run(transaction.abort())
@@ -182,12 +190,16 @@ class FolderSender:
                 return filled
         return None
 
-    def _send_in(self, transaction: Transaction, file: FoundFile) -> MessageId:
+    def _send_in(self, filled: _Filled, file: FoundFile) -> MessageId:
         asked = {} if self._asking is None else self._asking._asdict()
         label = _label_of(file.path)
-        send = partial(self._to.queue.send, file=file.properties, transaction=transaction)
+        send = partial(self._to.queue.send, file=file.properties, transaction=filled.transaction)
         with self._tree.body_of(file) as source:
             id = run(send(source, label=label, **asked))
+        if self._manifest is not None:
+            # A file that is the same before and after was the same when it was sent.
+            with self._tree.body_of(file) as source:
+                filled.listed.append(entry_of(file.path, source))
         if self._look_again(file) is None:
             raise SourceChanged(f"{file.path} changed while Dray sent it", path=file.path)
         return id
@@ -225,6 +237,8 @@ class FolderSender:
             if each.transaction.id in committed:
                 self.count += len(each.sent)
                 self.bytes += sum(sent.file.size for sent in each.sent)
+                if self._manifest is not None:
+                    self._manifest.write(lines_of(each.listed))
                 if self._asking is not None:
                     self.awaited += each.sent
                 for sent in each.sent:
@@ -236,6 +250,16 @@ class FolderSender:
     def _settle(self, outcomes: Iterable[tuple[str, bool]]) -> None:
         clear = self._clearing is not None
         self._ledger.settle(outcomes, clear=clear, arrives=self._asking is not None)
+
+    def send_file(self, file: Path, properties: FileProperties) -> None:
+        """Send one more file that is not of the folder, such as the manifest."""
+        asked = {} if self._asking is None else self._asking._asdict()
+        id = run(self._to.queue.send(file, label=properties.path, file=properties, **asked))
+        found = FoundFile(properties.path, properties.size, properties.mtime_ns, 0)
+        sent = FileSent(found, id)
+        if self._asking is not None:
+            self.awaited.append(sent)
+        self._tell(sent)
 
     def arrived(self) -> None:
         """Note that all files that were sent have arrived; those that are to go, go now."""
