@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from dray.model.message import Message
     from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo
     from dray.model.queued import QueuedMessage, Wholeness
+    from dray.model.tokens import TokenInfo
     from dray.model.transfer import TransferState, TransferStatus
 
 __version__ = "0.1.0"
@@ -152,6 +153,7 @@ __all__ = [
     "StoreMoved",
     "StorePoisoned",
     "TargetUnwritable",
+    "TokenInfo",
     "Transaction",
     "TransactionAborted",
     "TransactionSequence",
@@ -189,6 +191,7 @@ _HOMES = {
     "dray.model.queue": "ManagerInfo PeerInfo QueueInfo",
     "dray.model.finding": "DoctorFinding",
     "dray.model.queued": "QueuedMessage Wholeness",
+    "dray.model.tokens": "TokenInfo",
     "dray.model.transfer": "TransferState TransferStatus",
 }
 """Each module of the public face, and the names that it gives; errors come from `dray.errors`."""

@@ -62,10 +62,12 @@ def connect(
     ca: str | os.PathLike[str] | None = None,
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
 ) -> Opening[Manager]:
     """Connect to a daemon; see `dray.connect`."""
     address = default_url() if url is None else url
-    link = partial(parse_address, address, ca, cert, key)
+    link = partial(parse_address, address, ca, cert, key, token=token, token_file=token_file)
     return Opening(lambda: Manager.connected(Link(link(), LoopRuntime())))
 
 

@@ -39,6 +39,10 @@ class EmbeddedDialer:
         """Give one end of a socket pair."""
         return self._daemon.connect()
 
+    def credential(self) -> str:
+        """Give no token: the program that holds the queue manager is its owner."""
+        return ""
+
 
 def open_embedded(path: str | Path, **config: Any) -> Manager:  # noqa: ANN401 - see dray.open
     """Start a queue manager over `path` and connect to it; closing the manager stops it."""

@@ -38,6 +38,7 @@ INNER = {
 """What only Dray's own modules call; no page names them."""
 RESULTS = {
     "Fate", "Handled", "ManagerInfo", "PeerInfo", "QueueInfo", "QueuedMessage", "DoctorFinding",
+    "TokenInfo",
     "ReceivedTransaction",
     "TransferStatus",
 }  # fmt: skip
@@ -204,7 +205,7 @@ PATHS = {"a state", "a blank", "a text", "a line", "a path", "a text that raises
 CALLED = {"progress", "handler", "formatter"}
 CALLED_WRONGLY = {"a class", "what raises"}
 """Called, they raise what they want, and that is the caller's to see."""
-FILES = {"path", "archive", "target", "resume", "ca", "cert", "key", "state"}
+FILES = {"path", "archive", "target", "resume", "ca", "cert", "key", "token_file", "state"}
 
 
 @pytest.fixture(scope="module")
@@ -456,7 +457,7 @@ def test_a_manager_is_opened_with_what_makes_sense_or_not_at_all(face, world, tm
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("parameter", ["url", "ca", "cert", "key"])
+@pytest.mark.parametrize("parameter", ["url", "ca", "cert", "key", "token", "token_file"])
 def test_a_connection_is_made_to_what_makes_sense_or_not_at_all(face, world, parameter):
     wrong: list[str] = []
     hosts = {

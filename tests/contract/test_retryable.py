@@ -55,6 +55,7 @@ class CallTargets:
     def __init__(self, face, manager):
         self.face, self.manager = face, manager
         self.queue = manager.create_queue("orders")
+        manager.create_token("desk")
         manager.create_queue("statusq", exist_ok=True)
         manager.create_queue("large")
         self.queue.send_many([dray.Message(body=b"a", correlation_id="c")] * 5)
@@ -109,6 +110,13 @@ CALLS = {
     ),
     "Manager.forget_peer": Call(
         lambda targets: targets.manager.forget_peer(PEER), said.ForgetPeer, retryable=False
+    ),
+    "Manager.create_token": Call(
+        lambda targets: targets.manager.create_token("till"), said.CreateToken, retryable=False
+    ),
+    "Manager.tokens": Call(lambda targets: targets.manager.tokens(), said.ListTokens),
+    "Manager.revoke_token": Call(
+        lambda targets: targets.manager.revoke_token("desk"), said.RevokeToken, retryable=False
     ),
     "Manager.accept_outgoing": Call(
         lambda targets: targets.manager.accept_outgoing(OUTGOING),

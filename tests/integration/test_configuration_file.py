@@ -159,6 +159,19 @@ def check_access(folder):
             queue.send(b"1")
 
 
+def check_peers(folder):
+    folder.mkdir(exist_ok=True)
+    with serving(folder / "there", 'socket = "s"', 'listen = "127.0.0.1:0"') as there:
+        with dray.connect(f"dray+unix://{folder}/there/s") as owner:
+            token = owner.create_token("here")
+        (folder / "token").write_text(token)
+        (folder / "token").chmod(0o600)
+        table = f'[[peers]]\naddress = "{there.url}"\ntoken_file = "{folder}/token"'
+        with serving(folder / "here", table) as here, here.connect() as connected:
+            connected.queue(f"{there.url}/orders").send(b"1")
+            until(lambda: delivery_of(connected, connected.queue(f"{there.url}/orders")))
+
+
 def check_resend_schedule_s(folder):
     with silent_peer(folder, "resend_schedule_s = [0.05]") as delivery:
         until(lambda: delivery().resends > 2)
@@ -293,6 +306,7 @@ CHECKS = {
     "name": check_name,
     "open": check_open,
     "access": check_access,
+    "peers": check_peers,
     "quota": check_quota,
     "journal_quota": check_journal_quota,
     "low_water": check_low_water,

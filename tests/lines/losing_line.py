@@ -60,6 +60,10 @@ class LosingLine:
         self._lead(ours)
         return theirs
 
+    def credential(self):
+        """Show no token."""
+        return ""
+
     def listen(self):
         """Accept clients on a loopback port."""
         self._listening = socket.create_server(("127.0.0.1", 0))

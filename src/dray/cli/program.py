@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Run a queue manager until it is told to stop.",
     "config": "Write or check a file of options.",
     "access": "Explain what a caller may do.",
+    "token": "Create, list and revoke tokens of callers.",
     "cert": "Make an authority, and certificates for mutual TLS.",
     "doctor": "Say why messages do not move, and what to do.",
     "info": "Show the state of the queue manager.",
@@ -118,6 +119,11 @@ class LazyCommands(click.Group):
     metavar="URL",
     help="Queue manager to connect to  [default: the one that runs here].",
 )
+@click.option(
+    "--token-file",
+    type=click.Path(),
+    help="File with the token to show, which only you can open  [default: that of DRAY_TOKEN].",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--ca", metavar="FILE.pem", help="Authorities to trust at drays://  [env: DRAY_CA].")
 @click.option("--cert", metavar="FILE.pem", help="Certificate to present  [env: DRAY_CERT].")
@@ -136,10 +142,13 @@ def program(
     ca: str | None,
     cert: str | None,
     key: str | None,
+    token_file: str | None,
     log_level: str | None,
 ) -> None:
     """Move payloads of any size between machines, exactly once and in order."""
-    settings = Settings(as_json=as_json, ca=ca, cert=cert, key=key, log_level=log_level)
+    settings = Settings(
+        as_json=as_json, ca=ca, cert=cert, key=key, token_file=token_file, log_level=log_level
+    )
     if log_level is not None:
         logging.basicConfig(format="dray: %(levelname)s: %(name)s: %(message)s")
         logging.getLogger("dray").setLevel(log_level.upper())

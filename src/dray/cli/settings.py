@@ -31,12 +31,15 @@ class Settings:
     cert: str | None = None
     key: str | None = None
     log_level: str | None = None
+    token_file: str | None = None
 
     def connect(self) -> Manager:
         """Connect to the queue manager; raises `ConnectionLost` if nobody listens there."""
         import dray
 
-        return dray.connect(self.url, ca=self.ca, cert=self.cert, key=self.key)
+        return dray.connect(
+            self.url, ca=self.ca, cert=self.cert, key=self.key, token_file=self.token_file
+        )
 
 
 def takes_url_and_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

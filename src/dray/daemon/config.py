@@ -32,6 +32,7 @@ from dray.model.limits import (
 )
 from dray.model.names import is_host, parse_manager_address
 from dray.model.sizes import size_in_bytes
+from dray.net.tokens import is_within_machine, read_token
 from dray.store.limits import EXPRESS_BYTES, LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES
 
 UNLIMITED = "unlimited"
@@ -92,6 +93,23 @@ class AccessOption(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         return AccessRule(self.who, verbs, self.queues, self.hosts)
 
 
+class PeerOption(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One `[[peers]]` table: the token to show to the queue manager at an address."""
+
+    address: str
+    token_file: str
+
+    def peer(self) -> Peer:
+        """The address; raises `InvalidConfiguration` if others could read the token on its way."""
+        secure = self.address.startswith("drays://")
+        place = _manager(self.address.removeprefix("drays://").removeprefix("dray://"), "peers")
+        if not (secure or is_within_machine(place.host)):
+            raise InvalidConfiguration(
+                f"peers: a token goes to {self.address!r} through TLS only; write drays://HOST:PORT"
+            )
+        return place._replace(secure=secure)
+
+
 class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """How to run a queue manager. Sizes in bytes or as text such as "8GiB", times in seconds."""
 
@@ -122,6 +140,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     open: bool = False
     http: str | None = None
     access: tuple[AccessOption, ...] = ()
+    peers: tuple[PeerOption, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what has the right type and makes no sense; raises `InvalidConfiguration`."""
@@ -138,8 +157,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         _routes(self.routes)
         self._check_tls()
         self.access_rules()
-        for each in self.addresses:
-            _manager(each, "addresses")
+        self._check_peers()
         if not _positive(self.reconnect_delay_s):
             raise InvalidConfiguration("reconnect_delay_s must be above zero")
         if self.window_messages < 1 or not _size("window_bytes", self.window_bytes):
@@ -165,6 +183,12 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         if self.http is not None:
             http_address(self.http)
 
+    def _check_peers(self) -> None:
+        for option in self.peers:
+            option.peer()
+        for each in self.addresses:
+            _manager(each, "addresses")
+
     def _check_tls(self) -> None:
         if self.tls_key is not None and self.tls_cert is None:
             raise InvalidConfiguration(
@@ -178,6 +202,10 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     def access_rules(self) -> Access:
         """The rules of access."""
         return Access([each.rule() for each in self.access], is_open=self.open)
+
+    def peer_tokens(self) -> dict[Peer, str]:
+        """The tokens to show, read from their files; raises `InvalidConfiguration`."""
+        return {each.peer(): read_token(each.token_file) for each in self.peers}
 
     def accepting(self, managers: tuple[str, ...]) -> ServeOptions:
         """These options, and a rule by which these callers may deliver to every queue."""
@@ -228,6 +256,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             idle_transaction_s=self.idle_transaction_s,
             create_status_queue=self.create_status_queue,
             access=self.access_rules(),
+            peer_tokens=self.peer_tokens(),
         )
 
 

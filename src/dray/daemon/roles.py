@@ -1,4 +1,4 @@
-"""The two roles that turns work with: one decides, the other performs effects."""
+"""The roles in a daemon: one decides, the other performs effects."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from dray.machine import Core
-from dray.manager.events import Effect, Event
+from dray.manager.events import Effect, Event, Peer
 from dray.manager.notices import Notice
+from dray.model.ids import ManagerId
 from dray.store.log.checkpoint import Snapshots
+from dray.wire.frames import Hello
 
 
 class Deciding(Core[Event, Effect], Protocol):
@@ -20,6 +22,29 @@ class Deciding(Core[Event, Effect], Protocol):
 
     def notices(self) -> list[Notice]:
         """Notices for the operator since the last call."""
+        ...
+
+
+class Serving(Deciding, Protocol):
+    """The part of a manager that a server needs."""
+
+    @property
+    def id(self) -> ManagerId:
+        """Its id, for ever."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name for people."""
+        ...
+
+    @property
+    def knows_tokens(self) -> bool:
+        """Whether a caller can show a token."""
+        ...
+
+    def hello(self, peer: Peer) -> Hello:
+        """How it begins a conversation with another manager."""
         ...
 
 

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from dray.daemon.access_record import AccessRecord
 from dray.daemon.config import ServeOptions, listen_address
@@ -27,7 +27,7 @@ from dray.daemon.limits import (
 )
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
-from dray.daemon.roles import Deciding
+from dray.daemon.roles import Serving
 from dray.daemon.sockets.addresses import own_addresses
 from dray.daemon.sockets.callers import caller_of
 from dray.daemon.sockets.certificate_ends import CertificateEnds
@@ -50,6 +50,7 @@ from dray.manager.events import (
     AccessChanged,
     Answer,
     CallerAct,
+    CallerProven,
     CloseSession,
     Dial,
     Effect,
@@ -65,35 +66,16 @@ from dray.manager.events import (
 from dray.manager.notices import NoticeKind
 from dray.manager.turn import QueueManager
 from dray.model.callers import ANYONE, NOBODY, Caller
-from dray.model.ids import ManagerId
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk
 from dray.store.heap.heap import Extent
 from dray.store.real_disk import RealDisk
 from dray.store.store import Store
-from dray.wire.frames import Hello, failure
+from dray.wire.frames import failure
 from dray.wire.stream import Frame
 
 _log = logging.getLogger(__name__)
-
-
-class Serving(Deciding, Protocol):
-    """The part of a manager that a server needs."""
-
-    @property
-    def id(self) -> ManagerId:
-        """Its id, for ever."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The name for people."""
-        ...
-
-    def hello(self, peer: Peer) -> Hello:
-        """How it begins a conversation with another manager."""
-        ...
 
 
 Load = Callable[[Store, ManagerConfig, float], Serving]
@@ -198,14 +180,15 @@ class Server:
         """Use the access rules and certificates of other options, unless they make no sense."""
         try:
             options = again()
+            access, peer_tokens = options.access_rules(), options.peer_tokens()
             if self._tcp_address is not None:
-                check_tcp_door(options, self._tcp_address)
+                knows = self._manager.knows_tokens
+                check_tcp_door(options, self._tcp_address, knows_tokens=knows)
             if self._handshakes is not None and options.tls_cert is not None:
                 self._handshakes.present(_shown(options, options.tls_cert))
                 self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
             self._unproven = ANYONE if options.open else NOBODY
-            access = options.access_rules()
-            self._turns.deliver(AccessChanged(access))
+            self._turns.deliver(AccessChanged(access, peer_tokens))
             self._record.rules(access, "reload")
         except DrayError as error:
             _log.error("the configuration was not read again, and the old one holds: %s", error)
@@ -312,9 +295,8 @@ class Server:
                     else:
                         self._answer(connection, effect)
                         touched[connection] = None
-                case CloseSession(session):
-                    if session in self._sessions:
-                        self._sessions[session].finish()
+                case CloseSession() | CallerProven():
+                    self._change_session(effect)
                 case Dial(peer):
                     self._links.dial(peer)
                 case HangUp(peer):
@@ -330,6 +312,19 @@ class Server:
             connection.flush()
         for peer in peers:
             self._links.flush(peer)
+
+    def _change_session(self, effect: CloseSession | CallerProven) -> None:
+        """End a session, or count it for the caller that has shown who it is."""
+        connection = self._sessions.get(effect.session)
+        if connection is None:
+            return
+        if isinstance(effect, CloseSession):
+            connection.finish()
+            return
+        _log.debug("session of %s is that of %s", connection.caller, effect.caller)
+        connection.caller = effect.caller
+        self._held.discard(connection)
+        self._held.add(connection, effect.caller.place)
 
     def reconsider(self) -> None:
         """Stop reading everywhere, or go on, as `overfull` now says."""
@@ -426,7 +421,8 @@ class Server:
                 Listener(self._loop, sock, address, accepted=accepted, notices=self._notices)
             )
             # Nothing is accepted before the loop's next pass.
-            check_tcp_door(options, self._tcp_address)
+            knows = self._manager.knows_tokens
+            check_tcp_door(options, self._tcp_address, knows_tokens=knows)
             self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
         if options.socket is not None:
             sock, address = listen_unix(options.socket, options.socket_group)

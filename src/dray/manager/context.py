@@ -70,6 +70,7 @@ class Context:
         self.own_addresses: set[Peer] = set()
         """Under which this manager is reached: a queue that is named by one is a queue here."""
         self.access = config.access
+        self.peer_tokens = config.peer_tokens
         """The rules of access; the daemon brings others when it reads the configuration again."""
         self.leases = Leases()
         self._files = files

@@ -25,7 +25,7 @@ from dray.manager.requests import (
     sending,
     uploads,
 )
-from dray.manager.rights import table
+from dray.manager.rights import table, tokens
 from dray.manager.transactions import batches, prepared, transactions
 from dray.wire import backup_frames, file_frames, frames
 
@@ -44,6 +44,9 @@ _CONTEXT: _Table[Context] = {
     frames.OpenQueue: admin.handle_open,
     frames.SetQuota: admin.handle_set_quota,
     frames.ResolveOutgoing: peers.handle_resolve_outgoing,
+    frames.CreateToken: tokens.handle_create,
+    frames.ListTokens: tokens.handle_list,
+    frames.RevokeToken: tokens.handle_revoke,
     frames.PurgeQueue: receiving.handle_purge,
     frames.ReadPart: receiving.handle_read_part,
     file_frames.CopyPart: receiving.handle_copy_part,

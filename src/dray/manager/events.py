@@ -84,9 +84,10 @@ class Reachable(NamedTuple):
 
 
 class AccessChanged(NamedTuple):
-    """Other rules of access hold from now on."""
+    """Other rules of access hold from now on; with `peer_tokens` other tokens are shown, too."""
 
     access: Access
+    peer_tokens: dict[Peer, str] | None = None
 
 
 Event = (
@@ -128,6 +129,13 @@ class CloseSession(NamedTuple):
     """End an accepted connection once what was answered before has gone out."""
 
     session: int
+
+
+class CallerProven(NamedTuple):
+    """The caller of an accepted connection has shown a token: it is this one from now on."""
+
+    session: int
+    caller: Caller
 
 
 class Dial(NamedTuple):
@@ -173,7 +181,7 @@ class CallerAct(NamedTuple):
     """The queue or the manager that it was done to; never a part of a message."""
 
 
-Effect = Answer | CloseSession | Dial | HangUp | LinkSend | CallerAct
+Effect = Answer | CloseSession | CallerProven | Dial | HangUp | LinkSend | CallerAct
 
 
 class ManagerConfig(msgspec.Struct, kw_only=True):
@@ -184,6 +192,7 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     another one at each start: no incarnation of the store begins where it is 0, to look at the
     store. With `rebuild_internal_files` a missing file of an internal queue is written anew, not
     refused. `routes` says of other managers over which one to send what is for them.
+    `peer_tokens` are the tokens to show to other managers.
     """
 
     manager_id: str
@@ -204,3 +213,4 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     idle_transaction_s: float | None = IDLE_TRANSACTION_S
     create_status_queue: bool = True
     access: Access = Access()
+    peer_tokens: dict[Peer, str] = {}

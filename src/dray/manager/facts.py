@@ -365,6 +365,14 @@ class UploadDropped(Fact, frozen=True, tag=52):
     number: int
 
 
+class TokenSet(Fact, frozen=True, tag=80):
+    """A token of this hash is taken from a time to another (0: for ever); without, no more."""
+
+    name: str
+    digest: bytes = b""
+    times_us: tuple[int, int] = (0, 0)
+
+
 AnyFact = (
     ManagerNamed
     | NumbersLeased
@@ -400,6 +408,7 @@ AnyFact = (
     | UploadBegun
     | UploadMarked
     | UploadDropped
+    | TokenSet
 )
 
 encode_fact = msgspec.msgpack.Encoder().encode

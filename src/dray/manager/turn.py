@@ -57,6 +57,7 @@ from dray.manager.requests.waiting import Waiters
 from dray.manager.rights import acts
 from dray.manager.rights.changes import change_access
 from dray.manager.rights.table import check
+from dray.manager.rights.tokens import end_expired
 from dray.manager.session import Session
 from dray.manager.state.snapshots import replay, take_snapshots
 from dray.manager.state.state import State
@@ -154,6 +155,11 @@ class QueueManager:
         return ManagerId(self._context.state.manager_id)
 
     @property
+    def knows_tokens(self) -> bool:
+        """Whether a caller can show a token."""
+        return bool(self._context.state.identity.tokens)
+
+    @property
     def name(self) -> str:
         """The name for people."""
         return self._context.state.name
@@ -191,8 +197,8 @@ class QueueManager:
                 self._subjects.links.frame(peer, frame)
             case Reachable(addresses):
                 context.reached_at(addresses)
-            case AccessChanged(access):
-                change_access(context, access)
+            case AccessChanged(access, peer_tokens):
+                change_access(context, access, peer_tokens)
             case Tick():
                 self._tick()
             case _:
@@ -241,11 +247,13 @@ class QueueManager:
         idle, ages = subjects.transactions.idle, subjects.uploads.heap
         staged = subjects.batches.heap
         expires_us = context.state.expiries.next_us()
+        token_expires_us = context.state.identity.token_expires_us
         for at in (
             self._compactor.deadline(),
             subjects.sources.waiting_for_room.deadline(),
             context.untold_ends.deadline(),
             None if expires_us is None else expires_us / MICROSECONDS,
+            token_expires_us / MICROSECONDS if token_expires_us else None,
             self._waiters.deadline(),
             idle[0][0] if idle else None,
             transactions.oldest_claim_ends(subjects.transactions),
@@ -328,6 +336,7 @@ class QueueManager:
         self._context.works.go_on()
         backup.prepare_on(subjects.backups)
         expire(self._context)
+        end_expired(self._context)
         give_back_unused(subjects.transactions.reservations)
         transactions.abort_idle(subjects.transactions)
         uploads.drop_old(subjects.uploads)

@@ -23,6 +23,9 @@ class Caller(NamedTuple):
     owner: bool = False
     """Whether this is the account that runs the queue manager; it may do everything."""
 
+    is_private: bool = False
+    """Whether nobody else can read the connection: a Unix socket, TLS, or one within a machine."""
+
     @property
     def host(self) -> str:
         """The machine that called; empty on a Unix socket and inside a process."""

@@ -163,6 +163,8 @@ counted since the manager started: 25,000 are more than a program makes."""
 UNUSED_OUTGOING_MAX: Final = 256
 """Outgoing queues that a caller has made and never sent to: each is a name on the disk, and a host
 to dial. A program with more destinations sends to the first before it opens the last."""
+TOKENS_MAX: Final = 1_000
+"""Tokens of a queue manager, which only its owner makes: each Hello with one looks at all."""
 LINK_WINDOW_BYTES: Final = 64 * MIB
 """Unacknowledged bytes between two managers: 100 MB/s at 100 ms wants 10 MB, a disk beside it that
 takes 50 ms for a sync 15 MB; 64 MiB let 300 MB/s through such a line (docs/decisions/0095)."""

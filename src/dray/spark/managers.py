@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 30.0
 """Longer than a manager takes to recover; shorter than a person waits without being told."""
 _PAUSE_S = 0.3
-_CREDENTIALS = ("ca", "cert", "key")
+_CREDENTIALS = ("ca", "cert", "key", "token_file")
 _Result = TypeVar("_Result")
 
 
@@ -41,9 +41,9 @@ def patiently(call: Callable[[], _Result]) -> _Result:
 def read_credentials(path: str | None, url: str) -> dict[str, str]:
     """The arguments of `dray.connect` for a URL, from a TOML file; names in it are relative to it.
 
-    Raises `InvalidConfiguration`. A URL without TLS takes none.
+    Raises `InvalidConfiguration`. A URL without TLS takes the token only.
     """
-    if path is None or not url.startswith("drays:"):
+    if path is None:
         return {}
     try:
         given = tomllib.loads(Path(path).read_text())
@@ -58,7 +58,12 @@ def read_credentials(path: str | None, url: str) -> dict[str, str]:
                 f"{path} has {name} = {value!r}; it can have {', '.join(_CREDENTIALS)}, each the"
                 " name of a file"
             )
-    return {name: str(Path(path).absolute().parent / value) for name, value in given.items()}
+    secure = url.startswith("drays:")
+    return {
+        name: str(Path(path).absolute().parent / value)
+        for name, value in given.items()
+        if secure or name == "token_file"
+    }
 
 
 class Managers:

@@ -140,6 +140,7 @@ from dray.wire.selections import (
     SelectOne,
     SelectRange,
 )
+from dray.wire.token_frames import CreateToken, ListTokens, RevokeToken, TokenList
 from dray.wire.transfer_frames import AttachBox, Credit, Post
 
 MAGIC = b"DRAY"
@@ -167,6 +168,8 @@ class Hello(Head, frozen=True):
     incarnations: list[Incarnation] = msgspec.field(default_factory=list)
     public: bytes = b""
     once: bytes = b""
+    token: str = ""
+    """It proves the caller (`model/tokens.py`); it stands in no log and no error."""
 
 
 class Welcome(Head, frozen=True):

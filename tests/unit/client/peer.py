@@ -63,6 +63,9 @@ class Peer:
         self.visits.append(Visit(self, ours))
         return theirs
 
+    def credential(self) -> str:
+        return ""
+
     def lease(self) -> tuple[int, int]:
         first = self.next_number
         self.next_number += self.numbers

@@ -43,6 +43,7 @@ from dray.wire.stream import Frame
 class EchoManager:
     id = "e" * 32
     name = "echo"
+    knows_tokens = False
 
     def __init__(self, store: Store) -> None:
         self.store = store

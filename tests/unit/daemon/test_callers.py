@@ -74,7 +74,7 @@ def test_the_caller_behind_a_certificate_is_its_first_name():
         assert caller_of(end, None, unproven=ANYONE).name == "anyone"
         end.names = ("alpha", "alpha.example")
         assert caller_of(end, None, unproven=ANYONE) == Caller(
-            "cert:alpha", address="10.0.0.1:4000"
+            "cert:alpha", address="10.0.0.1:4000", is_private=True
         )
 
 

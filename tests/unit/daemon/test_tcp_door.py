@@ -20,18 +20,18 @@ NETWORK = ["10.0.0.2", "0.0.0.0", "::", "2001:db8::7"]  # noqa: S104 - nothing i
 def test_an_address_where_nobody_proves_who_they_are_is_refused(host, certificate):
     options = ServeOptions(data="d", listen=f"{host}:7340", **certificate)
     with pytest.raises(InvalidConfiguration, match=r"set tls_cert and tls_client_ca.*--open"):
-        check_tcp_door(options, (host, 7340))
+        check_tcp_door(options, (host, 7340), knows_tokens=False)
 
 
 @pytest.mark.parametrize("host", [*LOOPBACK, *NETWORK])
 def test_an_address_where_callers_show_certificates_is_allowed(host):
     options = ServeOptions(data="d", tls_cert="shown.pem", tls_client_ca="ca.pem")
-    check_tcp_door(options, (host, 7340))
+    check_tcp_door(options, (host, 7340), knows_tokens=False)
 
 
 @pytest.mark.parametrize("host", [*LOOPBACK, *NETWORK])
 def test_open_allows_every_address(host):
-    check_tcp_door(ServeOptions(data="d", open=True), (host, 7340))
+    check_tcp_door(ServeOptions(data="d", open=True), (host, 7340), knows_tokens=False)
 
 
 def test_a_manager_that_is_not_open_refuses_an_address_and_leaves_it_free(tmp_path):

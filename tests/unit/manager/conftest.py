@@ -131,10 +131,10 @@ class ManagerDriver:
             for piece in effect.body
         )
 
-    def session(self, who: callers.Caller = OWNER) -> Caller:
+    def session(self, who: callers.Caller = OWNER, token: str = "") -> Caller:
         self.sessions += 1
         self.turn(SessionOpened(self.sessions, who))
-        return Caller(self, self.sessions)
+        return Caller(self, self.sessions, token)
 
     def source(self, session: int, letter: str = "a", **said: object) -> Source:
         """Another manager that has said Hello, and what its Hello says besides."""
@@ -150,9 +150,9 @@ class ManagerDriver:
 class Caller:
     """One client session at the driver."""
 
-    def __init__(self, driver: ManagerDriver, number: int) -> None:
+    def __init__(self, driver: ManagerDriver, number: int, token: str = "") -> None:
         self.driver, self.number, self.requests = driver, number, 0
-        welcome = self.call(frames.Hello("client"))
+        welcome = self.call(frames.Hello("client", token=token))
         assert isinstance(welcome, frames.Welcome)
         self.next_number = welcome.first_number
         self.queues: dict[str, int] = {}

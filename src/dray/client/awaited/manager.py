@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from dray.client.awaited import moving
+from dray.client.awaited import moving, token_calls
 from dray.client.awaited.deliveries import Arrival, wait_for_delivery
 from dray.client.awaited.doctor import examine
 from dray.client.awaited.opening import Opening
@@ -25,6 +25,7 @@ from dray.model.names import check_new_queue_name, parse_queue_address
 from dray.model.platforms import require_linux
 from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo, QueueOptions
 from dray.model.sizes import optional_size
+from dray.model.tokens import TokenInfo
 from dray.model.transfer import AUTOMATIC
 from dray.wire.frames import (
     AcceptPeer,
@@ -155,10 +156,7 @@ class Manager:
         return [TransactionId(each) for each in found.transaction_ids]
 
     async def commit_prepared(self, transaction_id: str) -> None:
-        """Commit a prepared transaction; repeating it changes nothing.
-
-        Raises `TransactionSequence` if the transaction was aborted or never prepared.
-        """
+        """Commit a prepared transaction, once or again; else raises `TransactionSequence`."""
         await self._link.ask(SettlePrepared(transaction_id, commit=True), Done)
 
     async def abort_prepared(self, transaction_id: str) -> None:
@@ -206,6 +204,18 @@ class Manager:
     async def forget_peer(self, address: str) -> None:
         """Forget the known queue manager at an address; deliver to the next that answers there."""
         await self._link.ask(ForgetPeer(address), Done)
+
+    async def create_token(self, name: str, expires: float | None = None) -> str:
+        """Make a token of the caller `token:NAME`; it expires after so many seconds, or never."""
+        return await token_calls.create(self._link, name, expires)
+
+    async def tokens(self) -> list[TokenInfo]:
+        """The tokens of this queue manager, also those that have expired."""
+        return await token_calls.list_all(self._link)
+
+    async def revoke_token(self, name: str) -> None:
+        """Take a token no more; the connections of its holders end."""
+        await token_calls.revoke(self._link, name)
 
     async def doctor(self, queue: str | None = None, *, idle: float = 60.0) -> list[DoctorFinding]:
         """Look for everything that keeps messages from moving, at a queue or at all.
@@ -380,35 +390,26 @@ class Manager:
         return await self._running.resume(transfer_id, manner)
 
     async def cancel_transfer(self, transfer_id: str, consumer_id: str = "") -> None:
-        """Cancel an unfinished transfer, whether or not a program of this user runs it.
+        """Cancel an unfinished transfer (of both ends the offer), or one consumer of it.
 
-        Cancels the offer if both ends are here. `consumer_id` limits it to one consumer of a
-        running offer. Raises `Misuse` if there is no such transfer.
+        A program of this user may be running it. Raises `Misuse` if there is no such transfer.
         """
         await self._running.cancel(transfer_id, consumer_id)
 
     async def linger(self, seconds: float) -> None:
-        """Wait for consumers that took an offer which ended undone in this handle.
+        """Wait for consumers that took an offer which was cancelled here or whose file changed.
 
-        The offer was cancelled, or its file changed. A consumer that has the reference and asks for
-        the file during this time learns that; after this handle is closed nobody tells it. Returns
-        at once if there can be no such consumer.
+        One that asks now learns that; later nobody tells it. Returns at once if there can be none.
         """
         if self._transfers is not None:
             await self._transfers.linger(seconds)
 
     async def running_transfer(self, transfer_id: str) -> RunningTransfer | None:
-        """A transfer that another program of this user runs, to suspend, resume or cancel it.
-
-        The offer if both ends run here; None if no program runs it.
-        """
+        """A transfer that another program of this user runs (of both ends the offer), or None."""
         return await self._running.running(transfer_id)
 
     async def close(self) -> None:
-        """Close the connection; its open transactions are aborted. Closing again does nothing.
-
-        File transfers stop; unfinished ones can be resumed.
-        """
+        """Close the connection; open transactions are aborted, file transfers stop for now."""
         if self._transfers is not None:
             await self._transfers.close()
         await self._link.close()

@@ -56,16 +56,24 @@ def connect(
     ca: str | os.PathLike[str] | None = None,
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
 ) -> Manager:
     """Connect to a queue manager at `dray://host:port`, `drays://host:port` or `dray+unix:///path`.
 
     Without a URL it is the queue manager of DRAY_URL, else the one that runs here by itself
     (`dray serve` without an address). `drays` is TLS. `ca` names a file of trusted certificates, by
     default that of DRAY_CA, else the authorities of the machine. `cert` and `key` (DRAY_CERT,
-    DRAY_KEY) name the certificate to present to a queue manager that asks for one. Raises
+    DRAY_KEY) name the certificate to present to a queue manager that asks for one. `token`, or the
+    one in `token_file` (mode 0600), tells it who you are; without both it is that of DRAY_TOKEN.
+
+    Raises
+    ------
     `InvalidConfiguration` for another URL, and `ConnectionLost` if no queue manager answers.
+
     """
-    return Manager(parse_address(default_url() if url is None else url, ca, cert, key))
+    address = default_url() if url is None else url
+    return Manager(parse_address(address, ca, cert, key, token=token, token_file=token_file))
 
 
 @public(made_by="dray.connect or dray.open")
@@ -101,6 +109,9 @@ class Manager(Face[AwaitedManager]):
     dead_letters = blocking(AwaitedManager.dead_letters)
     retry_dead_letters = blocking(AwaitedManager.retry_dead_letters)
     drop_dead_letters = blocking(AwaitedManager.drop_dead_letters)
+    create_token = blocking(AwaitedManager.create_token)
+    tokens = blocking(AwaitedManager.tokens)
+    revoke_token = blocking(AwaitedManager.revoke_token)
     accept_outgoing = blocking(AwaitedManager.accept_outgoing)
     discard_outgoing = blocking(AwaitedManager.discard_outgoing)
     set_quota = blocking(AwaitedManager.set_quota)

@@ -145,6 +145,7 @@ _BY_NAME: Final = {
     "timeout": _TIMEOUT,
     "retry_delay": _DURATION,
     "idle": _DURATION,
+    "expires": _SECONDS,
     "seconds": _DURATION,
     "request_timeout": _SECONDS,
     "response_timeout": _SECONDS,
@@ -222,9 +223,13 @@ _BY_NAME: Final = {
     "ca": _PATH,
     "cert": _PATH,
     "key": _PATH,
+    "token": _TEXT,
+    "token_file": _PATH,
 }
 _BY_PLACE: Final = {
     "open.name": _TEXT,
+    "Manager.create_token.name": _TEXT,
+    "Manager.revoke_token.name": _TEXT,
     "land.queue": _TEXT,
     "land.table": _TEXT,
     "audit.sources": _SOURCES,

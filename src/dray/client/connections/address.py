@@ -13,6 +13,7 @@ from dray.forks import keep_from_children
 from dray.model.arguments import shown
 from dray.model.names import DEFAULT_PORT, is_host
 from dray.net.tls import said_of, trusting
+from dray.net.tokens import TOKEN_VARIABLE, is_within_machine, read_token
 
 CONNECT_TIMEOUT_S = 10.0
 """A machine on the network that has not answered by then is not there."""
@@ -26,7 +27,8 @@ class Address(NamedTuple):
     """A queue manager's address; `path` is set for a Unix socket, `host` for TCP.
 
     With `secure` through TLS, to a certificate that the authorities in the file `ca` know, showing
-    the certificate in the file `cert` with its `key` if one is asked for.
+    the certificate in the file `cert` with its `key` if one is asked for. A given `token`, or that
+    of `token_file`, tells the queue manager who we are.
     """
 
     host: str = ""
@@ -36,6 +38,29 @@ class Address(NamedTuple):
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
+    token: str = ""
+    token_file: str = ""
+
+    def __repr__(self) -> str:
+        """The address without its token, which stands in no log and no trace."""
+        return f"Address({self})"
+
+    def credential(self) -> str:
+        """The token to show, "" for none; raises `InvalidConfiguration`.
+
+        Without one that was given it is that of DRAY_TOKEN.
+        """
+        token = self.token
+        if self.token_file:
+            token = read_token(self.token_file)
+        elif not token:
+            token = os.environ.get(TOKEN_VARIABLE, "")
+        if token and not (self.path or self.secure or is_within_machine(self.host)):
+            raise InvalidConfiguration(
+                f"everyone on the way to {self} could read the token; write drays:// instead of"
+                f" dray://, or unset {TOKEN_VARIABLE}"
+            )
+        return token
 
     def __str__(self) -> str:
         """The address as a URL."""
@@ -100,8 +125,24 @@ def parse_address(
     ca: str | os.PathLike[str] | None = None,
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
+    *,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
 ) -> Address:
-    """Read a queue manager's URL; raises `InvalidConfiguration`. The files as in `Address`."""
+    """Read a queue manager's URL; raises `InvalidConfiguration`. The rest as in `Address`."""
+    if token and token_file:
+        raise InvalidConfiguration("`token` and `token_file` are two tokens; give one of them")
+    address = _parsed(url, ca, cert, key)
+    file = "" if token_file is None else os.fspath(token_file)
+    return address._replace(token=token or "", token_file=file)
+
+
+def _parsed(
+    url: str,
+    ca: str | os.PathLike[str] | None,
+    cert: str | os.PathLike[str] | None,
+    key: str | os.PathLike[str] | None,
+) -> Address:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -128,7 +169,7 @@ def parse_address(
                 " host; write dray://host:port"
             )
         number = DEFAULT_PORT if port is None else port
-        return Address(parts.hostname, number, "", secure, *files)
+        return Address(parts.hostname, number, "", secure, ca=files[0], cert=files[1], key=files[2])
     raise InvalidConfiguration(
         f"{shown(url)} is not a queue manager's address: write dray://host:port,"
         " drays://host:port or dray+unix:///path"

@@ -81,10 +81,13 @@ class Connection(ABC):
         """Whether a request may lend a file: on a Unix socket, to a manager that knows of it."""
         return self._session.takes_files and carries_files(self._sock)
 
-    async def greet(self) -> None:
-        """Say Hello and take the Welcome; raises `ConnectionLost` or `ProtocolError`."""
+    async def greet(self, token: str = "") -> None:
+        """Say Hello, show a token, and take the Welcome.
+
+        Raises `ConnectionLost`, `ProtocolError` or `AccessDenied`.
+        """
         with self._lock:
-            pending, encoded = self._session.hello()
+            pending, encoded = self._session.hello(token)
         await self._transmit([encoded])
         welcome = await self.wait(pending, WELCOME_TIMEOUT_S)
         with self._lock:

@@ -121,9 +121,10 @@ class Link:
     async def _connect(self) -> Connection:
         if self._connection is not None:
             self._connection.close()
+        token = await self.runtime.offload(self._dialer.credential)
         connection = await self.runtime.connect(self._dialer)
         try:
-            await connection.greet()
+            await connection.greet(token)
         except BaseException:
             connection.close()
             raise

@@ -14,6 +14,7 @@ from dray.errors import DrayError, InDoubt, from_code
 from dray.wire.frames import (
     AcceptPeer,
     CreateQueue,
+    CreateToken,
     DeleteQueue,
     ForgetPeer,
     Head,
@@ -21,6 +22,7 @@ from dray.wire.frames import (
     PurgeQueue,
     Receive,
     ResolveOutgoing,
+    RevokeToken,
     Send,
     UploadDrop,
 )
@@ -36,6 +38,8 @@ _DONE_ONCE: Final[dict[type[Head], str]] = {
     PurgeQueue: "it is not known whether the queue was purged: look at it",
     AcceptPeer: "it is not known whether the peer was accepted: look at `dray peer list`",
     ForgetPeer: "it is not known whether the peer was forgotten: look at `dray peer list`",
+    CreateToken: "nobody has the token: look for it with `dray token list`, and revoke it",
+    RevokeToken: "it is not known whether the token was revoked: look at `dray token list`",
     ResolveOutgoing: "it is not known whether the outgoing queue was resolved: look at its state",
     UploadDrop: "it is not known whether the upload was dropped: look for it",
 }

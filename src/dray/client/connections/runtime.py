@@ -32,6 +32,10 @@ class Dialer(Protocol):
         """Give a connected, blocking stream socket; raises `ConnectionLost`."""
         ...
 
+    def credential(self) -> str:
+        """Give the token to show, "" for none; raises `InvalidConfiguration`."""
+        ...
+
 
 class Runtime(ABC):
     """How to wait for a connection, a lock, a thread."""

@@ -80,9 +80,9 @@ class ClientSession:
         self._listeners: dict[int, Listener] = {}
         self._next_number = self._end_number = 0
 
-    def hello(self) -> tuple[Pending, bytes]:
+    def hello(self, token: str = "") -> tuple[Pending, bytes]:
         """Give the first frame to send."""
-        return self.request(Hello("client"))
+        return self.request(Hello("client", token=token))
 
     def welcomed(self, head: Head) -> None:
         """Take the answer to Hello: whose manager this is, and the first numbers."""

@@ -21,14 +21,14 @@ _CREDIT_BYTES: Final = 512 * KIB
 class BoxConnection:
     """Says Hello, attaches the box, then carries posts. A `ClientSession` keeps its requests."""
 
-    def __init__(self, connection: FrameSocket, box: str, queue: str) -> None:
-        """Begin with Hello on a connection that was just made."""
+    def __init__(self, connection: FrameSocket, box: str, queue: str, *, token: str) -> None:
+        """Begin with Hello on a connection that was just made, and show a token."""
         self.connection = connection
         self.ready = False
         """Whether the box is attached: others can reach it."""
         self._attach = AttachBox(box, queue)
         self._session = ClientSession()
-        self._greeting, hello = self._session.hello()
+        self._greeting, hello = self._session.hello(token)
         connection.put_encoded(hello)
         self._taken = 0
 

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dray.client.transfer.board import settle
@@ -370,11 +371,12 @@ class Engine(ABC):
 
     def _dial(self) -> None:
         try:
+            token = self._dialer.credential()
             sock = self._dialer.dial()
         except DrayError:
             self.submit(self._not_dialled)
             return
-        if not self.submit(Dialled(sock, self._dialled)):
+        if not self.submit(Dialled(sock, partial(self._dialled, token))):
             sock.close()
 
     def _not_dialled(self) -> None:
@@ -382,10 +384,10 @@ class Engine(ABC):
         self._dial_at = self.now + self._reconnect_s
         self._reconnect_s = min(2 * self._reconnect_s, _RECONNECT_S_MAX)
 
-    def _dialled(self, sock: socket.socket) -> None:
+    def _dialled(self, token: str, sock: socket.socket) -> None:
         self._dialling = False
         connection = FrameSocket(sock)
-        self.relay = BoxConnection(connection, self._box, self._queue)
+        self.relay = BoxConnection(connection, self._box, self._queue, token=token)
         self.open(connection, self._relayed)
         self.reachable(sock)
 

@@ -16,6 +16,7 @@ import pwd
 import socket
 import struct
 from functools import lru_cache
+from ipaddress import ip_address
 
 from dray.daemon.limits import ACCOUNT_NAMES_KEPT
 from dray.model.callers import NOBODY, Caller, caller_name
@@ -40,10 +41,10 @@ def caller_of(sock: socket.socket, address: object, *, unproven: str) -> Caller:
         name = unproven if sock.names is None else NOBODY
         if sock.names:
             name = caller_name("cert", sock.names[0])
-        return Caller(name, address=shown_address(sock.outer_address))
+        return Caller(name, address=shown_address(sock.outer_address), is_private=True)
     if sock.family == socket.AF_UNIX:
         return _account(sock)
-    return Caller(unproven, address=shown_address(address))
+    return Caller(unproven, address=shown_address(address), is_private=_is_within(address))
 
 
 def shown_address(address: object) -> str:
@@ -58,11 +59,18 @@ def _account(sock: socket.socket) -> Caller:
     size = _CREDENTIALS.size
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     process, user, group = _CREDENTIALS.unpack(credentials)
-    caller = Caller(_user_name(user), (), f"process {process}", owner=user == os.geteuid())
+    caller = Caller(
+        _user_name(user), (), f"process {process}", owner=user == os.geteuid(), is_private=True
+    )
     groups = tuple(
         dict.fromkeys(_group_name(each) for each in (group, *_more_groups(sock, caller)))
     )
-    return caller._replace(groups=groups)
+    return caller._replace(groups=groups, is_private=True)
+
+
+def _is_within(address: object) -> bool:
+    """Whether a socket's address is one of this machine, by which nobody else can reach it."""
+    return isinstance(address, tuple) and ip_address(address[0].partition("%")[0]).is_loopback
 
 
 def _more_groups(sock: socket.socket, caller: Caller) -> list[int]:

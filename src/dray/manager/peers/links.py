@@ -179,7 +179,7 @@ class Links:
         """The first frame on a new connection to a peer."""
         link = self._links.to(peer)
         link.once, link.key = self.context.connection_number(), None
-        return possession.hello(self.context, link.once)
+        return possession.hello(self.context, link.once, self.context.peer_tokens.get(peer, ""))
 
     def up(self, peer: Peer) -> None:
         """The connection was made; the Welcome is still to come."""

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 _WELCOME = b"welcome"
 
 
-def hello(context: Context, once: bytes) -> Hello:
+def hello(context: Context, once: bytes, token: str) -> Hello:
     """The first frame to another manager; `once` is the number of the connection."""
     state = context.state
     identity = state.identity
     incarnations = list(identity.incarnations)
-    return Hello("manager", state.manager_id, state.name, incarnations, identity.key.public, once)
+    public = identity.key.public
+    return Hello("manager", state.manager_id, state.name, incarnations, public, once, token)
 
 
 def welcome(context: Context, session: Session, head: Hello, answer: Welcome) -> Welcome:

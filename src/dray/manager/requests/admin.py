@@ -29,6 +29,7 @@ from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import copies_of, lookup_id_of
 from dray.manager.rights.queues import owns, seen_queues
 from dray.manager.rights.table import check_hello
+from dray.manager.rights.tokens import take_token
 from dray.manager.transactions.batches import drop_staged_for, staged_counts
 from dray.manager.transactions.transactions import abort, give_up_claim
 from dray.model.arguments import no_sense
@@ -85,6 +86,8 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
     """Learn who calls; lease numbers to a client."""
     if head.role not in ("client", "manager"):
         raise ProtocolError(f"nobody here knows what a {head.role!r} is")
+    if head.token:
+        take_token(context, session, head.token)
     check_hello(context, session, head.role)
     if head.role == "manager":
         peers.greet(context, session, head)

@@ -6,5 +6,6 @@ Other rooms use these modules; the others are private to this room:
     queues     rights at queues
     streams    rights of other managers
     acts       which acts of callers are traced
+    tokens     callers that show a token
     changes    what follows when other rules hold
 """

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from dray.manager.change.names import seen_from_here
 from dray.manager.events import ActKind, CallerAct
 from dray.manager.rights.queues import KEPT
+from dray.model.callers import caller_name
 from dray.model.names import parse_queue_address
 from dray.wire import backup_frames, file_frames, frames
 
@@ -87,7 +88,9 @@ def _act(kind: ActKind, session: Session, head: object, subject: str) -> CallerA
 
 
 def _subject(context: Context, head: object) -> str:
-    """The queue that a frame names, or of which it has the number."""
+    """The queue or token that a frame names, or the queue of which it has the number."""
+    if isinstance(head, frames.CreateToken | frames.RevokeToken):
+        return caller_name("token", head.name)
     named, numbered = getattr(head, "name", ""), getattr(head, "queue", 0)
     if isinstance(numbered, str):
         named = numbered
@@ -104,6 +107,8 @@ OF_CLIENTS: Final[dict[type[frames.Head], Row]] = {
     frames.PauseQueue: _named,
     frames.SetQuota: _named,
     frames.ResolveOutgoing: _named,
+    frames.CreateToken: _named,
+    frames.RevokeToken: _named,
     frames.AcceptPeer: _peer,
     frames.ForgetPeer: _peer,
     backup_frames.Backup: _backup,

@@ -12,13 +12,18 @@ from dray.wire.frames import LargeReceive, Receive
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.events import Peer
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
 
 
-def change_access(context: Context, access: Access) -> None:
+def change_access(
+    context: Context, access: Access, peer_tokens: dict[Peer, str] | None = None
+) -> None:
     """Forget what was found by the rules before; end streams and waits that are allowed no more."""
     context.access = access
+    if peer_tokens is not None:
+        context.peer_tokens = peer_tokens
     for session in context.sessions.values():
         session.granted.clear()
         session.posts_to.clear()

@@ -81,7 +81,10 @@ def check_hello(context: Context, session: Session, role: str) -> None:
     """Refuse a caller that nothing is allowed to."""
     caller, access = session.caller, context.access
     if caller.name == NOBODY:
-        raise AccessDenied("this caller has not named itself, so it may do nothing here")
+        raise AccessDenied(
+            "this caller has not named itself, so it may do nothing here; show a token"
+            " (DRAY_TOKEN, token= in Python, [[peers]] of a queue manager) or a certificate"
+        )
     verbs = (Verb.DELIVER, Verb.FORWARD) if role == "manager" else tuple(Verb)
     if not access.may_somewhere(caller, *verbs):
         raise denied(caller, "be a queue manager here" if role == "manager" else "do anything here")
@@ -89,6 +92,15 @@ def check_hello(context: Context, session: Session, role: str) -> None:
 
 def _anyone(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
     """Every caller that was let in; the answer shows only what it may see, or what is its own."""
+
+
+def _owner(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
+    """No rule gives this right: the maker of a token can be any caller."""
+    del context, head, body
+    raise AccessDenied(
+        f"{session.caller.name} may not use tokens: only the account that runs the queue manager"
+        " can, on its Unix socket or with --data"
+    )
 
 
 def _at(verb: Verb) -> Row:
@@ -359,6 +371,9 @@ FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
     frames.ListPeers: _whole(Verb.MANAGE),
     frames.AcceptPeer: _whole(Verb.MANAGE),
     frames.ForgetPeer: _whole(Verb.MANAGE),
+    frames.CreateToken: _owner,
+    frames.ListTokens: _owner,
+    frames.RevokeToken: _owner,
     frames.ResolveOutgoing: _named(Verb.MANAGE),
     backup_frames.Backup: _whole(Verb.KEEP),
     backup_frames.BackupRead: _whole(Verb.KEEP),

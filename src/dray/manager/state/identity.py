@@ -19,6 +19,7 @@ from dray.manager.facts import (
     PeerMet,
     QueueCreated,
     Restored,
+    TokenSet,
 )
 from dray.model.ids import Incarnation
 
@@ -31,6 +32,14 @@ class KnownPeer(msgspec.Struct, array_like=True, frozen=True):
     sent_in: int = 0
 
 
+class KnownToken(msgspec.Struct, array_like=True, frozen=True):
+    """A token that callers may show; its times in microseconds, 0 if it never expires."""
+
+    digest: bytes
+    created_us: int
+    expires_us: int
+
+
 class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
     """All of it in a checkpoint."""
 
@@ -39,10 +48,11 @@ class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
     born: int
     peers: list[tuple[Peer, KnownPeer]]
     key: bytes
+    tokens: dict[str, KnownToken] = {}
 
 
 class StoreIdentity:
-    """The incarnations of the store, the births of its queues, and the managers it has met."""
+    """The incarnations of the store, births of queues, managers it has met, and its tokens."""
 
     def __init__(self) -> None:
         """Begin before the first incarnation."""
@@ -54,6 +64,10 @@ class StoreIdentity:
         self.peers: dict[Peer, KnownPeer] = {}
         self.key = ManagerKey(b"")
         """The private key of the manager; empty before its first fact."""
+        self.tokens: dict[str, KnownToken] = {}
+        """Tokens that callers may show, by name."""
+        self.token_expires_us = 0
+        """When the next token expires; 0 if none does."""
 
     @property
     def incarnation(self) -> int:
@@ -68,6 +82,11 @@ class StoreIdentity:
     def next_birth(self, now_us: int) -> int:
         """The birth number of a queue that is made now: above all earlier ones, and in time."""
         return max(self.born + 1, now_us)
+
+    def await_expiry(self, now_us: int) -> None:
+        """Note when the next token expires after a time."""
+        ends = [each.expires_us for each in self.tokens.values() if each.expires_us > now_us]
+        self.token_expires_us = min(ends, default=0)
 
     def apply(self, fact: AnyFact) -> None:
         """Make the part of a fact true that is about identity."""
@@ -85,6 +104,11 @@ class StoreIdentity:
                 self.peers.pop(Peer(host, port, secure), None)
             case QueueCreated():
                 self.born = max(self.born, fact.born)
+            case TokenSet(name, digest, times_us) if digest:
+                self.tokens[name] = KnownToken(digest, *times_us)
+                self.await_expiry(times_us[0])
+            case TokenSet(name):
+                self.tokens.pop(name, None)
             case _:
                 pass
         if not isinstance(fact, Restored):
@@ -94,7 +118,14 @@ class StoreIdentity:
         """Write it down."""
         peers = list(self.peers.items())
         key = self.key.private
-        return IdentitySnapshot(list(self.incarnations), self.age, self.born, peers=peers, key=key)
+        return IdentitySnapshot(
+            list(self.incarnations),
+            self.age,
+            self.born,
+            peers=peers,
+            key=key,
+            tokens=dict(self.tokens),
+        )
 
     def restore(self, snapshot: IdentitySnapshot) -> None:
         """Read what `snapshot` wrote."""
@@ -105,3 +136,5 @@ class StoreIdentity:
         )
         self.peers = dict(snapshot.peers)
         self.key = ManagerKey(snapshot.key)
+        self.tokens = dict(snapshot.tokens)
+        self.await_expiry(0)

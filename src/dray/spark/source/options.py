@@ -3,7 +3,7 @@
     url                    managers, comma-separated
     queue                  names or patterns (`orders*`), comma-separated; also `journal:orders`,
                            `journal:` and `deadletter:`
-    credentials            a TOML file with ca, cert and key for urls that begin with drays://
+    credentials            a TOML file with ca, cert and key for drays:// urls, and token_file
     content                messages | large
                            (plain-ranges, for landings: one row a task, in the columns of large,
                            with the range of messages that it is to read)

@@ -13,7 +13,7 @@ from dray.model.names import DEAD_LETTER_QUEUES
 from dray.model.queue import QueueOptions
 from dray.wire import backup_frames, frames
 from tests.unit.manager.rights.test_streams import NUMBER, PEER, peer_of
-from tests.unit.manager.rights.test_table import ADA, BOB, allowing, desk_with
+from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 
 DEAD_LETTERS = DEAD_LETTER_QUEUES[1]
 
@@ -40,7 +40,7 @@ def test_each_frame_that_needs_manage_or_keep_of_the_whole_is_an_act():
 
 
 def test_managing_acts_of_the_owner_are_told_with_caller_and_session(tmp_path):
-    desk = desk_with(tmp_path)
+    desk = driver_with(tmp_path)
     owner = desk.session()
     told(desk)
     number = owner.create("new")
@@ -61,7 +61,7 @@ def test_managing_acts_of_the_owner_are_told_with_caller_and_session(tmp_path):
 
 
 def test_an_act_that_fails_is_none(tmp_path):
-    desk = desk_with(tmp_path)
+    desk = driver_with(tmp_path)
     owner = desk.session()
     told(desk)
     for head in (frames.DeleteQueue("none"), frames.CreateQueue("orders", QueueOptions())):
@@ -71,7 +71,7 @@ def test_an_act_that_fails_is_none(tmp_path):
 
 
 def test_an_ordinary_send_and_receive_are_no_acts(tmp_path):
-    desk = desk_with(tmp_path, allowing("user:ada", "send receive", "orders"))
+    desk = driver_with(tmp_path, allowing("user:ada", "send receive", "orders"))
     ada = desk.session(ADA)
     told(desk)
     orders = ada.open("orders")
@@ -81,7 +81,7 @@ def test_an_ordinary_send_and_receive_are_no_acts(tmp_path):
 
 
 def test_a_journal_that_is_read_is_told_once_a_session(tmp_path):
-    desk = desk_with(tmp_path, allowing("user:ada", "keep"))
+    desk = driver_with(tmp_path, allowing("user:ada", "keep"))
     ada = desk.session(ADA)
     told(desk)
     dead = ada.open(DEAD_LETTERS)
@@ -93,7 +93,7 @@ def test_a_journal_that_is_read_is_told_once_a_session(tmp_path):
 
 
 def test_refusals_are_told_also_those_in_the_words_of_a_missing_queue(tmp_path):
-    desk = desk_with(tmp_path, allowing("user:ada", "send", "orders"))
+    desk = driver_with(tmp_path, allowing("user:ada", "send", "orders"))
     ada = desk.session(ADA)
     orders, secrets = ada.open("orders"), desk.session().open("secrets")
     told(desk)
@@ -114,7 +114,7 @@ def test_refusals_are_told_also_those_in_the_words_of_a_missing_queue(tmp_path):
 
 
 def test_streams_of_other_managers_are_told(tmp_path):
-    desk = desk_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
+    desk = driver_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
     source = peer_of(desk)
     told(desk)
     source.say(frames.OpenStream(16, "orders"))

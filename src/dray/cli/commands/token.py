@@ -1,0 +1,112 @@
+"""`dray token`: texts by which programs and other queue managers prove who they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.groups import CommandGroup
+from dray.cli.output import print_json, print_table, time_text
+from dray.cli.settings import Settings, takes_url_and_json
+from dray.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from dray.client.blocking.manager import Manager
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"(\d{1,9})([smhdw])")
+
+
+class TimeSpan(click.ParamType[float]):
+    """A number with a unit, such as 90d; as seconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read it; another text is a usage error."""
+        found = _SPAN.fullmatch(str(value))
+        if found is None or int(found[1]) == 0:
+            self.fail(f"{value!r} is not a time: write a number and s, m, h, d or w", param, ctx)
+        return float(int(found[1]) * _SECONDS[found[2]])
+
+
+_takes_data = click.option(
+    "--data",
+    metavar="DIR",
+    help="Data directory of the queue manager, which need not run.",
+)
+
+
+@click.group(cls=CommandGroup)
+def command() -> None:
+    """Create, list and revoke tokens."""
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--expires", type=TimeSpan(), metavar="TIME", help="When, such as 90d  [default: never]."
+)
+@_takes_data
+@takes_url_and_json
+@click.pass_obj
+def create(settings: Settings, *, name: str, expires: float | None, data: str | None) -> None:
+    """Print a new token, once: whoever shows it is the caller token:NAME."""
+    with _owned(settings, data) as manager:
+        token = manager.create_token(name, expires)
+    if settings.as_json:
+        print_json({"caller": f"token:{name}", "token": token})
+    else:
+        click.echo(token)
+
+
+@command.command("list")
+@_takes_data
+@takes_url_and_json
+@click.pass_obj
+def list_tokens(settings: Settings, data: str | None) -> None:
+    """List the tokens by name, and when each expires."""
+    with _owned(settings, data) as manager:
+        tokens = manager.tokens()
+    if settings.as_json:
+        print_json(tokens)
+        return
+    rows = (
+        [each.name, time_text(each.created), time_text(each.expires) if each.expires else "never"]
+        for each in tokens
+    )
+    print_table(["token", "created", "expires"], rows)
+
+
+@command.command()
+@click.argument("name")
+@_takes_data
+@takes_url_and_json
+@click.pass_obj
+def revoke(settings: Settings, name: str, data: str | None) -> None:
+    """Take the token NAME no more, and end the connections of its callers."""
+    with _owned(settings, data) as manager:
+        manager.revoke_token(name)
+    if settings.as_json:
+        print_json({"revoked": name})
+    else:
+        click.echo(f"revoked the token {name}")
+
+
+def _owned(settings: Settings, data: str | None) -> Manager:
+    """The queue manager as its owner: the one that runs, or that of a data directory."""
+    import dray
+    from dray.net.doors import socket_of
+
+    if data is None:
+        return settings.connect()
+    connect: Callable[[str], Manager] = dray.connect
+    try:
+        return connect(f"dray+unix://{socket_of(data)}")
+    except ConnectionLost:
+        return dray.open(data)

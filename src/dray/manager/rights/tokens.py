@@ -1,0 +1,104 @@
+"""Callers that show a token: who they are, and the owner's requests about tokens."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from dray.errors import AccessDenied, Misuse
+from dray.manager.events import CallerProven, CloseSession
+from dray.manager.facts import TokenSet
+from dray.manager.rights.changes import change_access
+from dray.model.callers import NOBODY, Caller, caller_name
+from dray.model.limits import TOKENS_MAX
+from dray.model.tokens import TokenInfo, digest_of_token
+from dray.wire.frames import CreateToken, Done, ListTokens, RevokeToken, TokenList
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.session import Session
+
+_DIGEST_BYTES = sha256().digest_size
+_MICROSECONDS = 1_000_000
+
+
+def take_token(context: Context, session: Session, token: str) -> None:
+    """Make the holder of a token the caller of a session; raises `AccessDenied`."""
+    caller = session.caller
+    if not caller.is_private:
+        raise AccessDenied(
+            "the token came over a connection that others can read, so they may have it: revoke it,"
+            " and use drays://, a Unix socket or a loopback address"
+        )
+    digest = digest_of_token(token)
+    tokens = context.state.identity.tokens
+    name = next((name for name, each in tokens.items() if each.digest == digest), None)
+    if name is None or 0 < tokens[name].expires_us <= context.now_us:
+        raise AccessDenied(
+            "this queue manager does not know the token, or it has expired; ask its owner for"
+            " another one (`dray token create`)"
+        )
+    session.caller = Caller(
+        caller_name("token", name), address=caller.address, is_private=caller.is_private
+    )
+    context.effects.append(CallerProven(session.number, session.caller))
+
+
+def handle_create(context: Context, session: Session, request_id: int, head: CreateToken) -> None:
+    """Take a token from now on, durably."""
+    tokens = context.state.identity.tokens
+    if caller_name("token", head.name) == NOBODY:
+        raise Misuse(f"{head.name!r} cannot be the name of a token; write printable characters")
+    if head.name in tokens:
+        raise Misuse(f"there is a token {head.name!r} already; revoke it, or choose another name")
+    if len(head.digest) != _DIGEST_BYTES or head.lasts_us < 0:
+        raise Misuse("a token is told by its hash of 32 bytes, and lasts for some time")
+    if len(tokens) >= TOKENS_MAX:
+        raise Misuse(f"there are {TOKENS_MAX} tokens already; revoke one first")
+    expires_us = context.now_us + head.lasts_us if head.lasts_us else 0
+    context.record(TokenSet(head.name, head.digest, (context.now_us, expires_us)))
+    context.answer(session, request_id, Done())
+
+
+def handle_list(context: Context, session: Session, request_id: int, _head: ListTokens) -> None:
+    """All tokens, by name; an expired one stays until it is revoked."""
+    found = [
+        TokenInfo(
+            name=name,
+            created=each.created_us / _MICROSECONDS,
+            expires=each.expires_us / _MICROSECONDS if each.expires_us else None,
+        )
+        for name, each in sorted(context.state.identity.tokens.items())
+    ]
+    context.answer(session, request_id, TokenList(found))
+
+
+def handle_revoke(context: Context, session: Session, request_id: int, head: RevokeToken) -> None:
+    """Take a token no more, durably, and end the sessions of its callers."""
+    if head.name not in context.state.identity.tokens:
+        raise Misuse(f"there is no token {head.name!r}; `dray token list` shows them")
+    context.record(TokenSet(head.name))
+    _end_sessions(context, {head.name})
+    context.answer(session, request_id, Done())
+
+
+def end_expired(context: Context) -> None:
+    """End the sessions of callers whose tokens have expired."""
+    identity = context.state.identity
+    if 0 < identity.token_expires_us <= context.now_us:
+        expired = {
+            name for name, each in identity.tokens.items() if 0 < each.expires_us <= context.now_us
+        }
+        identity.await_expiry(context.now_us)
+        _end_sessions(context, expired)
+
+
+def _end_sessions(context: Context, names: set[str]) -> None:
+    callers = {caller_name("token", name) for name in names}
+    ended = [each for each in context.sessions.values() if each.caller.name in callers]
+    for session in ended:
+        # Requests of it that are on their way are not decided any more, whenever it closes.
+        session.caller = Caller(NOBODY, address=session.caller.address)
+        context.effects.append(CloseSession(session.number))
+    if ended:
+        change_access(context, context.access)

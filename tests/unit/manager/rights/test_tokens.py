@@ -1,0 +1,118 @@
+"""Tokens in the core: who shows one, and what a revoked or expired one is worth."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.errors import AccessDenied, Misuse, QueueNotFound
+from dray.manager.events import CallerProven, CloseSession
+from dray.model.callers import Caller
+from dray.model.tokens import digest_of_token
+from dray.wire import frames
+from tests.unit.manager.rights.test_table import ADA, allowing, driver_with, refused
+
+TOKEN = "a token"  # noqa: S105 - one of the test
+HERE = Caller("nobody", address="127.0.0.1:4000", is_private=True)
+FAR = Caller("nobody", address="10.0.0.2:4000")
+
+
+@pytest.fixture
+def driver(tmp_path):
+    return driver_with(tmp_path, allowing("token:till", "send see", "orders"))
+
+
+def create(driver, name="till", token=TOKEN, lasts_us=0):
+    driver.session().call(frames.CreateToken(name, digest_of_token(token), lasts_us))
+
+
+def test_the_holder_of_a_token_is_its_caller(driver):
+    create(driver)
+    till = driver.session(HERE, token=TOKEN)
+    assert till.open("orders")
+    assert isinstance(refused(till, frames.ListTokens()), AccessDenied)
+
+
+def test_the_shell_is_told_who_the_caller_is(driver):
+    create(driver)
+    till = driver.session(HERE, token=TOKEN)
+    proven = [each for each in driver.effects if isinstance(each, CallerProven)]
+    assert proven == [CallerProven(till.number, HERE._replace(name="token:till"))]
+
+
+def test_a_token_takes_ownership_away(driver):
+    create(driver)
+    owner = Caller("user:me", ("group:me",), "process 1", owner=True, is_private=True)
+    till = driver.session(owner, token=TOKEN)
+    assert isinstance(refused(till, frames.ListPeers()), AccessDenied)
+
+
+@pytest.mark.parametrize("token", ["another", "", digest_of_token(TOKEN).hex()])
+def test_another_text_is_nobody(driver, token):
+    create(driver)
+    with pytest.raises(AccessDenied):
+        driver.session(HERE, token=token)
+
+
+def test_a_token_that_others_could_read_is_refused(driver):
+    create(driver)
+    with pytest.raises(AccessDenied, match=r"others can read.*revoke it"):
+        driver.session(FAR, token=TOKEN)
+
+
+def test_an_expired_token_is_nobody_and_ends_its_sessions(driver):
+    create(driver, lasts_us=60_000_000)
+    till = driver.session(HERE, token=TOKEN)
+    driver.advance(30)
+    assert till.open("orders")
+    driver.advance(31)
+    assert CloseSession(till.number) in driver.effects
+    with pytest.raises(AccessDenied, match="has expired"):
+        driver.session(HERE, token=TOKEN)
+
+
+def test_a_revoked_token_ends_its_sessions_before_anything_else_of_them(driver):
+    create(driver)
+    till = driver.session(HERE, token=TOKEN)
+    orders = till.open("orders")
+    driver.session().call(frames.RevokeToken("till"))
+    assert CloseSession(till.number) in driver.effects
+    # The connection is still there, and a request is on its way.
+    with pytest.raises((AccessDenied, QueueNotFound)):
+        till.call(frames.Reserve(orders, 1, 1))
+
+
+def test_tokens_are_durable(driver):
+    create(driver, lasts_us=600_000_000)
+    create(driver, "desk", "another")
+    driver.session().call(frames.RevokeToken("desk"))
+    driver.crash()
+    listed = driver.session().call(frames.ListTokens())
+    assert [each.name for each in listed.tokens] == ["till"]
+    driver.session(HERE, token=TOKEN)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        frames.CreateToken("till", digest_of_token("x")),
+        frames.CreateToken("", digest_of_token("x")),
+        frames.CreateToken("a b", digest_of_token("x")),
+        frames.CreateToken("new", b"short"),
+        frames.CreateToken("new", digest_of_token("x"), -1),
+        frames.RevokeToken("none"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(driver, head):
+    create(driver)
+    assert isinstance(refused(driver.session(), head), Misuse)
+
+
+def test_no_rule_gives_tokens_to_others(tmp_path):
+    driver = driver_with(tmp_path, allowing("user:ada", "manage", "*"))
+    ada = driver.session(ADA)
+    for head in (
+        frames.CreateToken("more", digest_of_token("x")),
+        frames.ListTokens(),
+        frames.RevokeToken("till"),
+    ):
+        assert isinstance(refused(ada, head), AccessDenied)
