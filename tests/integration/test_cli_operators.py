@@ -3,7 +3,9 @@
 import json
 import os
 import pty
+import signal
 import subprocess
+import termios
 
 import pytest
 
@@ -117,6 +119,31 @@ def test_top_shows_depths_rates_and_the_age_of_the_oldest(url, manager):
     assert row["oldest_s"] > 0
     table = rows_of(dray("top", "--once", "--interval", "0.05", url=url))
     assert table["orders"][0] == "3"
+
+
+def test_top_draws_one_screen_on_a_terminal_until_it_is_interrupted(url, manager):
+    manager.queue("orders").send(b"x")
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(ours, (24, 120))
+    with subprocess.Popen(
+        [*COMMAND, "top", "--interval", "0.1"],
+        stdout=theirs, stderr=subprocess.PIPE, env=environment(url) | {"TERM": "xterm"},
+    ) as top:  # fmt: skip
+        os.close(theirs)
+        said = b""
+        while said.count(b"\x1b[H\x1b[J") < 3:
+            said += os.read(ours, 65536)
+        top.send_signal(signal.SIGINT)
+        while top.poll() is None:
+            try:
+                os.read(ours, 65536)
+            except OSError:
+                break
+        assert top.wait(60) == 130
+    os.close(ours)
+    screen = said.split(b"\x1b[H\x1b[J")[1]
+    assert b"orders" in screen
+    assert screen.count(b"\n") <= 24
 
 
 def test_an_outgoing_queue_is_paused_resumed_and_tried_again(url, manager):
