@@ -31,7 +31,7 @@ from dray.manager.peers import peers, possession
 from dray.manager.peers.confirmations import tell_source
 from dray.manager.peers.waiting_for_room import Waiting
 from dray.manager.rights import acts
-from dray.manager.rights.streams import may_deliver, require_delivery
+from dray.manager.rights.queues import may_deliver, require_delivery
 from dray.model.classes import QueueKind
 from dray.model.limits import STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
-from dray.manager.rights.queues import require
-from dray.manager.rights.streams import may_deliver
+from dray.manager.rights.queues import may_deliver, require
 from dray.model.access import Access, Verb
 from dray.wire.frames import LargeReceive, Receive
 

@@ -1,4 +1,4 @@
-"""Rights at queues: asked for by number, by name, and of the host of an outgoing queue.
+"""Rights at queues, by number, by name and by host; also those of managers that deliver.
 
 A queue that a caller may not see does not exist for it: the refusal is the one of a missing queue.
 """
@@ -123,3 +123,24 @@ def denied(caller: Caller, act: str) -> AccessDenied:
 def host_of(address: QueueAddress) -> str:
     """The manager of an address, as rules name it: HOST:PORT."""
     return f"{address.host}:{address.port}"
+
+
+def may_deliver(context: Context, session: Session, name: str) -> bool:
+    """Whether the manager on a session may open a stream to the queue of a name."""
+    address = parse_queue_address(name)
+    may, caller = context.access.may, session.caller
+    if address.remote:
+        return may(caller, Verb.FORWARD, host_of(address))
+    return may(caller, Verb.DELIVER, address.local_name)
+
+
+def require_delivery(context: Context, session: Session, name: str) -> None:
+    """Refuse a stream: with `QueueNotFound` to a manager that may not even see its queue."""
+    if may_deliver(context, session, name):
+        return
+    address, caller = parse_queue_address(name), session.caller
+    if address.remote:
+        raise denied(caller, f"forward to {host_of(address)}")
+    if context.access.may(caller, Verb.SEE, address.local_name):
+        raise denied(caller, f"deliver to the queue {address.local_name!r}")
+    raise not_found(address.local_name)
