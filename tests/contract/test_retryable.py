@@ -55,7 +55,7 @@ class CallTargets:
     def __init__(self, face, manager):
         self.face, self.manager = face, manager
         self.queue = manager.create_queue("orders")
-        manager.create_token("desk")
+        manager.create_token("targets")
         manager.create_queue("statusq", exist_ok=True)
         manager.create_queue("large")
         self.queue.send_many([dray.Message(body=b"a", correlation_id="c")] * 5)
@@ -116,7 +116,7 @@ CALLS = {
     ),
     "Manager.tokens": Call(lambda targets: targets.manager.tokens(), said.ListTokens),
     "Manager.revoke_token": Call(
-        lambda targets: targets.manager.revoke_token("desk"), said.RevokeToken, retryable=False
+        lambda targets: targets.manager.revoke_token("targets"), said.RevokeToken, retryable=False
     ),
     "Manager.accept_outgoing": Call(
         lambda targets: targets.manager.accept_outgoing(OUTGOING),
@@ -134,7 +134,7 @@ CALLS = {
         DOUBT,
         retryable=False,
     ),
-    "Manager.doctor": Call(lambda desk: desk.manager.doctor(), said.Describe),
+    "Manager.doctor": Call(lambda targets: targets.manager.doctor(), said.Describe),
     "Manager.dead_letters": Call(lambda targets: targets.manager.dead_letters(), said.ReadRange),
     "Manager.retry_dead_letters": Call(
         lambda targets: targets.manager.retry_dead_letters(to="orders"),

@@ -25,7 +25,7 @@ queues = ["orders"]
 may = ["send", "deliver"]
 
 [[access]]
-who = ["token:desk"]
+who = ["token:driver"]
 queues = ["orders"]
 may = ["receive"]
 """
@@ -127,22 +127,22 @@ def test_revoking_ends_live_sessions_and_nothing_of_theirs_goes_on(files):
     with started("serve", "--config", files / "dray.toml") as process:
         address = tcp(process)
         # A running manager takes a token as soon as it exists.
-        tokens = {name: create(files, name).strip() for name in ("till", "desk")}
+        tokens = {name: create(files, name).strip() for name in ("till", "driver")}
         with dray.connect(f"dray+unix://{files}/data/dray.sock") as owner:
             orders = owner.create_queue("orders")
             till = dray.connect(address, token=tokens["till"])
-            desk = dray.connect(address, token=tokens["desk"])
+            driver = dray.connect(address, token=tokens["driver"])
             till.queue("orders").send(b"before")
-            assert desk.queue("orders").receive(timeout=0).body == b"before"
+            assert driver.queue("orders").receive(timeout=0).body == b"before"
             command("token", "revoke", "till", "--data", files / "data").assert_good()
             with pytest.raises(dray.AccessDenied, match="does not know the token"):
                 until(lambda: till.queue("orders").send(b"after") and None)
             assert orders.info().message_count == 0
-            assert desk.info().id == owner.info().id
+            assert driver.info().id == owner.info().id
             till.close()
-            desk.close()
+            driver.close()
             listed = command("token", "list", "--data", files / "data", "--json")
-            assert [each["name"] for each in listed.assert_good().value] == ["desk", "other"]
+            assert [each["name"] for each in listed.assert_good().value] == ["driver", "other"]
             again = command("token", "revoke", "till", "--data", files / "data")
             again.assert_error("misuse")
 

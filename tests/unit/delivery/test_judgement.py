@@ -17,8 +17,8 @@ from dray.delivery.events import (
     StreamCondition,
     Transmit,
 )
-from dray.delivery.judgement import PeerPosition
-from dray.delivery.lineage import lineage_of, next_incarnation
+from dray.delivery.judgement import IncarnationMark, PeerPosition, Standing, judge
+from dray.delivery.lineage import Past, lineage_of, next_incarnation
 from dray.delivery.sequences import renewed_sequence_id
 from dray.machine import Tick
 from dray.model.ids import Incarnation
@@ -321,3 +321,12 @@ def test_a_position_that_a_copy_reached_above_the_judged_one_is_judged():
     sender.sent_in = sender.incarnations[SECOND].number
     third = another_copy(sender, 78)
     assert sender.meet((NOON_ID, 10, third[-1].number), third) == [Diverged(NOON_ID, 10)]
+
+
+def test_a_number_without_a_sequence_was_never_stated():
+    nothing = IncarnationMark(0, 0, 0, 0)
+    past = Past((Incarnation(1 << 32, 0),))
+    known = judge(PeerPosition(0, 0, 0), past, [], nothing)
+    assert known.standing is Standing.FITS
+    unknown = judge(PeerPosition(0, 1, 0), past, [], nothing)
+    assert unknown.standing is Standing.OLDER_COPY

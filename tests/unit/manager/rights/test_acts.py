@@ -18,9 +18,9 @@ from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 DEAD_LETTERS = DEAD_LETTER_QUEUES[1]
 
 
-def told(desk):
-    found = [each for each in desk.effects if isinstance(each, CallerAct)]
-    desk.effects.clear()
+def told(driver):
+    found = [each for each in driver.effects if isinstance(each, CallerAct)]
+    driver.effects.clear()
     return [(each.kind, each.caller.name, each.frame, each.subject) for each in found]
 
 
@@ -40,18 +40,18 @@ def test_each_frame_that_needs_manage_or_keep_of_the_whole_is_an_act():
 
 
 def test_managing_acts_of_the_owner_are_told_with_caller_and_session(tmp_path):
-    desk = driver_with(tmp_path)
-    owner = desk.session()
-    told(desk)
+    driver = driver_with(tmp_path)
+    owner = driver.session()
+    told(driver)
     number = owner.create("new")
     owner.call(frames.CreateQueue("new", QueueOptions(), exist_ok=True))
     owner.call(frames.SetQuota("new", 5, 5))
     owner.call(frames.SetQuota("", 5, 5))
     owner.call(frames.PurgeQueue(number))
     owner.call(frames.DeleteQueue("new"))
-    (created, *_) = [each for each in desk.effects if isinstance(each, CallerAct)]
+    (created, *_) = [each for each in driver.effects if isinstance(each, CallerAct)]
     assert (created.caller, created.session) == (OWNER, owner.number)
-    assert told(desk) == [
+    assert told(driver) == [
         ("manage", "owner", "CreateQueue", "new"),
         ("manage", "owner", "SetQuota", "new"),
         ("manage", "owner", "SetQuota", ""),
@@ -61,42 +61,42 @@ def test_managing_acts_of_the_owner_are_told_with_caller_and_session(tmp_path):
 
 
 def test_an_act_that_fails_is_none(tmp_path):
-    desk = driver_with(tmp_path)
-    owner = desk.session()
-    told(desk)
+    driver = driver_with(tmp_path)
+    owner = driver.session()
+    told(driver)
     for head in (frames.DeleteQueue("none"), frames.CreateQueue("orders", QueueOptions())):
         with pytest.raises(DrayError):
             owner.call(head)
-    assert told(desk) == []
+    assert told(driver) == []
 
 
 def test_an_ordinary_send_and_receive_are_no_acts(tmp_path):
-    desk = driver_with(tmp_path, allowing("user:ada", "send receive", "orders"))
-    ada = desk.session(ADA)
-    told(desk)
+    driver = driver_with(tmp_path, allowing("user:ada", "send receive", "orders"))
+    ada = driver.session(ADA)
+    told(driver)
     orders = ada.open("orders")
     ada.send(orders, Message(body=b"1"))
     ada.receive(orders)
-    assert told(desk) == []
+    assert told(driver) == []
 
 
 def test_a_journal_that_is_read_is_told_once_a_session(tmp_path):
-    desk = driver_with(tmp_path, allowing("user:ada", "keep"))
-    ada = desk.session(ADA)
-    told(desk)
+    driver = driver_with(tmp_path, allowing("user:ada", "keep"))
+    ada = driver.session(ADA)
+    told(driver)
     dead = ada.open(DEAD_LETTERS)
     for _ in range(3):
         ada.call(frames.LargeList(dead, 0, 10))
-    assert told(desk) == [("keep", "user:ada", "LargeList", DEAD_LETTERS)]
+    assert told(driver) == [("keep", "user:ada", "LargeList", DEAD_LETTERS)]
     ada.call(backup_frames.Backup())
-    assert told(desk) == [("keep", "user:ada", "Backup", "")]
+    assert told(driver) == [("keep", "user:ada", "Backup", "")]
 
 
 def test_refusals_are_told_also_those_in_the_words_of_a_missing_queue(tmp_path):
-    desk = driver_with(tmp_path, allowing("user:ada", "send", "orders"))
-    ada = desk.session(ADA)
-    orders, secrets = ada.open("orders"), desk.session().open("secrets")
-    told(desk)
+    driver = driver_with(tmp_path, allowing("user:ada", "send", "orders"))
+    ada = driver.session(ADA)
+    orders, secrets = ada.open("orders"), driver.session().open("secrets")
+    told(driver)
     with pytest.raises(AccessDenied):
         ada.call(frames.PurgeQueue(orders))
     with pytest.raises(QueueNotFound):
@@ -104,8 +104,8 @@ def test_refusals_are_told_also_those_in_the_words_of_a_missing_queue(tmp_path):
     with pytest.raises(QueueNotFound):
         ada.call(frames.DescribeQueue("secrets"))
     with pytest.raises(AccessDenied):
-        desk.session(BOB)
-    assert told(desk) == [
+        driver.session(BOB)
+    assert told(driver) == [
         ("refused", "user:ada", "PurgeQueue", "orders"),
         ("refused", "user:ada", "Receive", "secrets"),
         ("refused", "user:ada", "DescribeQueue", "secrets"),
@@ -114,11 +114,11 @@ def test_refusals_are_told_also_those_in_the_words_of_a_missing_queue(tmp_path):
 
 
 def test_streams_of_other_managers_are_told(tmp_path):
-    desk = driver_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
-    source = peer_of(desk)
-    told(desk)
+    driver = driver_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
+    source = peer_of(driver)
+    told(driver)
     source.say(frames.OpenStream(16, "orders"))
     source.say(frames.OpenStream(17, "secrets"))
-    (delivered, refused) = [each for each in desk.effects if isinstance(each, CallerAct)]
+    (delivered, refused) = [each for each in driver.effects if isinstance(each, CallerAct)]
     assert delivered == CallerAct(ActKind.DELIVER, PEER, NUMBER, "OpenStream", "orders")
     assert refused == CallerAct(ActKind.REFUSED, PEER, NUMBER, "OpenStream", "secrets")

@@ -55,7 +55,7 @@ def test_a_caller_without_any_right_is_refused_at_its_hello(tmp_path):
     driver = driver_with(tmp_path, allowing("user:ada", "send"))
     with pytest.raises(AccessDenied, match="token:bob may not do anything here"):
         driver.session(BOB)
-    with pytest.raises(AccessDenied, match="has not said who it is"):
+    with pytest.raises(AccessDenied, match="has not named itself"):
         driver.session(Caller(NOBODY))
 
 

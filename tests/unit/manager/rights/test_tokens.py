@@ -83,8 +83,8 @@ def test_a_revoked_token_ends_its_sessions_before_anything_else_of_them(driver):
 
 def test_tokens_are_durable(driver):
     create(driver, lasts_us=600_000_000)
-    create(driver, "desk", "another")
-    driver.session().call(frames.RevokeToken("desk"))
+    create(driver, "driver", "another")
+    driver.session().call(frames.RevokeToken("driver"))
     driver.crash()
     listed = driver.session().call(frames.ListTokens())
     assert [each.name for each in listed.tokens] == ["till"]
