@@ -18,10 +18,19 @@ class RefusalNote:
         self.in_vain = False
         """Whether the peer is not asked again before there is something to send, or it says so."""
         self._lately = False
+        self._closed = self._told_closed = False
+
+    def news(self) -> bool | None:
+        """Whether the peer refuses the stream, once after each change; None if nothing changed."""
+        if self._closed is self._told_closed:
+            return None
+        self._told_closed = self._closed
+        return self._closed
 
     def stream_refused(self, code: str, sentence: str, now: float, *, final: bool = False) -> None:
         """The peer does not take the stream; if that is final, what waits is not kept for later."""
         self.in_vain = final
+        self._closed = True
         self._note(code, sentence, 0, now)
 
     def waiting_refused(self, count: int) -> None:
@@ -36,7 +45,7 @@ class RefusalNote:
 
     def opened(self) -> None:
         """The peer takes the stream."""
-        self.in_vain = False
+        self.in_vain = self._closed = False
         if not self._lately:
             self.current = None
 

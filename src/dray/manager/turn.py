@@ -70,6 +70,7 @@ from dray.store.recovery.recovery import History, RecoveryReport
 from dray.store.store import Store
 from dray.wire import frames
 
+_DISK = "the disk of the data directory"
 _WAITING = (frames.Receive, frames.LargeReceive, frames.ReceiveTransaction)
 
 
@@ -92,6 +93,8 @@ class QueueManager:
         self._compactor = Compactor(context)
         self._files = None if followed is None else FileKeeper(context, followed)
         self._started = False
+        self._disk_told = False
+        """Whether the operator was told that the disk refuses messages."""
 
     @property
     def files_report(self) -> FilesReport:
@@ -207,7 +210,7 @@ class QueueManager:
         if (
             context.follow_up
             or self._subjects.holes.wanted
-            or context.disk_room.was_refused
+            or context.disk_room.refuses
             or context.state.stream_ends.news
             or sources.waiting_for_room
             or sources.missing_queues
@@ -221,8 +224,8 @@ class QueueManager:
         context = self._context
         subjects = self._subjects
         self._serve()
-        if context.disk_room.was_refused and context.disk_room.take_refusal():
-            self._compactor.room_was_refused()
+        if context.disk_room.refuses:
+            self._tell_of_disk()
         to_tell = context.follow_up.to_tell
         for key in to_tell:
             confirmations.tell_source(subjects.sources, key)
@@ -234,6 +237,22 @@ class QueueManager:
             subjects.links.say_ends()
         sub_queues.drop_unused(context)
         repairs.ask(subjects.sources, subjects.holes)
+
+    def _tell_of_disk(self) -> None:
+        """Say once that the disk refuses messages, and once that it takes them again."""
+        room, notices = self._context.disk_room, self._context.notices
+        if room.take_refusal():
+            self._compactor.room_was_refused()
+            if not self._disk_told:
+                self._disk_told = True
+                told = (
+                    f"new messages are refused: {max(0, room.free)} bytes are free and"
+                    f" {room.low_water} must stay free; free some space or receive messages"
+                )
+                notices.add(NoticeKind.DISK_REFUSES, _DISK, told)
+        elif room.has_room_again():
+            self._disk_told = False
+            notices.add(NoticeKind.DISK_ACCEPTS, _DISK, "there is room for messages again")
 
     def deadline(self) -> float | None:
         """When to send Tick if nothing happens before."""

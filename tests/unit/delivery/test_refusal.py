@@ -82,3 +82,17 @@ def test_a_stream_of_which_nothing_is_kept_asks_again_on_a_new_connection():
     sender.expire(1)
     sender.give(LinkLost())
     assert sender.give(LinkReady()) == [Open()]
+
+
+def test_news_tell_once_that_a_stream_is_refused_and_once_that_it_goes_on():
+    note = RefusalNote()
+    assert note.news() is None
+    note.stream_refused("queue-not-found", "there is none", 10.0)
+    assert note.news() is True
+    note.stream_refused("queue-not-found", "there is none", 20.0)
+    assert note.news() is None
+    note.opened()
+    assert note.news() is False
+    note.messages_refused("quota-exceeded", "full", 1, 30.0)
+    note.acknowledged()
+    assert note.news() is None

@@ -34,6 +34,8 @@ class DiskRoom:
         self.low_water = low_water
         self.was_refused = False
         """Whether something was refused since `take_refusal`."""
+        self._wanted = 0
+        """The bytes that found no room, while they would find none."""
         self._store = store
         self._promised = 0
 
@@ -41,6 +43,18 @@ class DiskRoom:
         """Whether something was refused since the last call."""
         refused, self.was_refused = self.was_refused, False
         return refused
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the disk has had no room for a message, and no look has found room since."""
+        return self._wanted > 0
+
+    def has_room_again(self) -> bool:
+        """Look whether there is room for what was refused; then nothing is refused any more."""
+        if not self.has(self._wanted):
+            return False
+        self._wanted = 0
+        return True
 
     @property
     def free(self) -> int:
@@ -58,7 +72,7 @@ class DiskRoom:
         """
         free = self.free
         if free - requested < self.low_water:
-            self.was_refused = True
+            self._refuse(requested)
             raise StoreFull(
                 f"only {max(0, free)} bytes are free on the disk of the data directory and"
                 f" {self.low_water} must stay free: {requested} more were refused; free some space"
@@ -68,12 +82,16 @@ class DiskRoom:
         try:
             self._store.have_checkpoint_room(fact_bytes)
         except StoreFull as error:
-            self.was_refused = True
+            self._refuse(requested)
             sentence = (
                 "the disk of the data directory has no room left for the next checkpoint, which new"
                 " messages would make longer; free some space or receive messages"
             )
             raise StoreFull(sentence, file="MQTrans") from error
+
+    def _refuse(self, requested: int) -> None:
+        self.was_refused = True
+        self._wanted = max(1, requested)
 
     def free_for(self, refused: int) -> int:
         """How much must be `free` before what was refused has a chance: with a heap file more.

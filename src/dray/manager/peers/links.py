@@ -33,6 +33,7 @@ from dray.delivery.events import (
     Transmit,
 )
 from dray.delivery.events import Event as StreamEvent
+from dray.delivery.refusal import RefusalNote
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
 from dray.manager.change.departures import delivered
@@ -98,6 +99,7 @@ _UNDELIVERABLE = {
 """Refusals of a stream after which nothing of it can be delivered, and what its messages become."""
 _BEHIND = NoticeKind.DESTINATION_BEHIND
 _DIVERGED = NoticeKind.DIVERGED
+_GOES_ON = NoticeKind.STREAM_GOES_ON
 _OLDER_COPY = NoticeKind.OLDER_COPY
 _SENTENCE_MAX = 500
 """Characters of another queue manager's sentence that are shown to an operator."""
@@ -150,9 +152,20 @@ class Links:
                     self._notice(_BEHIND, queue, behind(queue.route.peer, upto))
                 case _:
                     assert_never(effect)
+        self._tell_of_refusal(queue, stream.refusals)
         link = self._links.note(queue)
         if stream.wants_link:
             self._links.dial(link)
+
+    def _tell_of_refusal(self, queue: StoredQueue, refusals: RefusalNote) -> None:
+        """Say once that the destination refuses a stream, and once that it takes it again."""
+        is_refused = refusals.news()
+        if is_refused and refusals.current is not None:
+            sentence = in_one_line(refusals.current.sentence)
+            told = f"its destination refuses this queue: {sentence}"
+            self._notice(NoticeKind.STREAM_REFUSED, queue, told[:_SENTENCE_MAX])
+        elif is_refused is not None:
+            self._notice(_GOES_ON, queue, "its destination takes messages of this queue again")
 
     def grown(self, queue: StoredQueue) -> None:
         """Something joined an outgoing queue; one that is new to its link is told of the link."""

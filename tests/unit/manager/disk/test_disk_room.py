@@ -218,3 +218,25 @@ def test_parts_that_are_said_to_be_tiny_make_no_checkpoint_longer_than_a_fact_ca
     caller.call(frames.Reserve(queue, caller.number_for(), 4 << 20, 1))
     most = driver.store.log_capacity * STATE_PER_FACTS + 2 * CHECKPOINT_BYTES
     assert all(driver.disk.open(name).size() <= most for name in TRANSACTIONS)
+
+
+def test_the_operator_is_told_once_that_the_disk_refuses_and_once_that_it_takes_messages_again(
+    driver: ManagerDriver, queue: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Small(driver, monkeypatch, 0, LOW + 100)
+    caller = driver.session()
+    for _ in range(3):
+        with pytest.raises(errors.StoreFull):
+            caller.send(queue, part(200))
+    (refuses,) = driver.manager.notices()
+    assert (refuses.kind, refuses.times) == ("disk-refuses", 1)
+    assert f"{LOW + 100} bytes are free and {LOW} must stay free" in refuses.sentence
+    small.rest = LOW + 150
+    caller.call(frames.Describe())
+    assert driver.manager.notices() == []
+    small.rest = LOW + 200
+    caller.call(frames.Describe())
+    (accepts,) = driver.manager.notices()
+    assert (accepts.kind, accepts.times) == ("disk-accepts", 1)
+    caller.call(frames.Describe())
+    assert driver.manager.notices() == []

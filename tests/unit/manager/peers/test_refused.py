@@ -71,6 +71,22 @@ def test_messages_that_a_full_queue_refuses_are_dead_letters_at_their_source_in_
     assert info(sender, "order_queue$").message_count == (2 if wish else 0)
 
 
+def test_the_operator_is_told_once_that_a_stream_is_refused_and_once_that_it_goes_on(
+    net: Net,
+) -> None:
+    sender, typo = net["a"].session(), address("d", "typo")
+    for number in (1, 2):
+        sender.send(sender.open(typo), *numbered(number))
+        net.deliver()
+    assert kinds(net, "a")["stream-refused"] == 1
+    net["d"].session().create("typo")
+    for number in (3, 4):
+        sender.send(sender.open(typo), *numbered(number))
+        net.deliver()
+    assert contents(net["d"].session(), "typo") == [3, 4]
+    assert kinds(net, "a") == {"stream-goes-on": 1}
+
+
 @pytest.mark.parametrize("host", ["a", "d"])
 def test_a_crash_after_any_frame_leaves_each_refused_message_in_one_place(
     tmp_path: Path, host: str
