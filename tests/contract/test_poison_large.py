@@ -9,6 +9,7 @@ import pytest
 
 import dray
 from dray import Fate
+from tests.contract.test_large_unreadable import newer
 
 BODY = b"large" * 1_000
 
@@ -160,4 +161,33 @@ def test_an_error_of_one_worker_ends_the_others_and_is_raised(face, queue):
 
     with pytest.raises(dray.ConnectionLost):
         face.Receiver(queue).run(lose, threading.Event(), workers=3)
+    assert [message.body for message in queue.messages()] == [b"good"]
+
+
+def test_a_large_message_that_cannot_be_read_is_moved_aside_and_ends_no_run(
+    face, manager, large, caplog
+):
+    with newer():
+        large.send(BODY, label="of the future")
+    large.send(BODY, label="good")
+    stop, seen = threading.Event(), []
+
+    def handle(message, transaction):
+        seen.append(message.label)
+        stop.set()
+
+    assert face.Receiver(large).run(handle, stop) == 1
+    assert seen == ["good"]
+    assert "cannot be read" in caplog.text
+    assert manager.queue(f"{name_of(large)};unreadable").info().message_count == 7
+
+
+def test_a_full_disk_of_a_handler_is_raised_and_costs_the_message_no_fate(face, queue):
+    queue.send(b"good")
+
+    def full(message, transaction):
+        raise dray.TargetUnwritable("no room", path="x", retryable=True)
+
+    with pytest.raises(dray.TargetUnwritable):
+        face.Receiver(queue, retries=0, then="drop").handle_next(full, 10)
     assert [message.body for message in queue.messages()] == [b"good"]
