@@ -11,7 +11,8 @@ import pytest
 
 import dray
 import dray.folders
-from dray.folders.store_target import NOTES, file_system
+from dray.folders.fsspec import file_system
+from dray.folders.store_target import NOTES
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import COMMAND, environment, until, warm_command
 from tests.integration.commands import dray as run

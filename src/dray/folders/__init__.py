@@ -25,12 +25,12 @@ from dray.client.connections.threads import run
 from dray.errors import DeliveryRefused, InvalidArgument, InvalidConfiguration
 from dray.folders.clearing import Clearing
 from dray.folders.file_receiver import FileNotReceived, FileReceived
+from dray.folders.fsspec import is_url
 from dray.folders.ledger import FolderLedger
 from dray.folders.manifest import MANIFEST_NAME, FileDifference, verify
 from dray.folders.patterns import Patterns
 from dray.folders.receiving import Received, receive
 from dray.folders.sending import Asking, Destination, FileSent, FolderSender, InDoubtFiles, Tell
-from dray.folders.store_target import is_url
 from dray.folders.store_tree import StoreTree
 from dray.folders.tree import FoundFile, LeftOut, Selection, SourceTree, Tree
 from dray.folders.watching import FolderWatch, Pace

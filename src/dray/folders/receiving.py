@@ -17,8 +17,9 @@ from dray.client.connections.threads import run
 from dray.errors import InvalidArgument, InvalidConfiguration, ReceiveTimeout
 from dray.folders.file_receiver import FileReceiver, PlacedBody, Placing, Tell
 from dray.folders.flat_target import FlatTarget
+from dray.folders.fsspec import is_url
 from dray.folders.placing import TargetFolder
-from dray.folders.store_target import StoreTarget, is_url
+from dray.folders.store_target import StoreTarget
 from dray.folders.tree_target import OnConflict, TreeTarget
 from dray.model.arguments import no_sense
 

@@ -8,14 +8,14 @@ and finds out that it is there. The note goes when the commit is certain.
 from __future__ import annotations
 
 import logging
-import os
 import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from dray.errors import DrayError, FileRefused, InvalidConfiguration, TargetUnwritable
+from dray.errors import DrayError, FileRefused, TargetUnwritable
 from dray.folders.below import check_path
 from dray.folders.file_receiver import PlacedBody, path_of
+from dray.folders.fsspec import file_system
 from dray.folders.labels import numbered
 from dray.folders.notes import key_of
 from dray.folders.tree_target import OnConflict
@@ -31,28 +31,6 @@ _BLOCK_BYTES: Final = 16 * MIB
 """Memory for one object that is written."""
 _BLOCKS_MAX: Final = 9_000
 """S3 takes at most 10,000 parts of one object."""
-
-
-def is_url(target: str | os.PathLike[str]) -> bool:
-    """Whether a target is the URL of a store, and no directory."""
-    return isinstance(target, str) and "://" in target
-
-
-def file_system(url: str) -> tuple[Any, str]:
-    """Give the file system of a URL, and the path in it; raises `InvalidConfiguration`."""
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise InvalidConfiguration(
-            f"{url} needs fsspec; install it with `pip install 'dray[fsspec]'`"
-        ) from error
-    try:
-        found, path = url_to_fs(url)
-    except (ImportError, ValueError, OSError) as error:
-        raise InvalidConfiguration(
-            f"{url} cannot be used: {error}; name a URL that fsspec knows"
-        ) from error
-    return found, path.rstrip("/")
 
 
 class StoreTarget:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from dray.errors import DrayError, InvalidConfiguration, SourceChanged, SourceUnreadable
-from dray.folders.store_target import file_system
+from dray.folders.fsspec import file_system
 from dray.folders.tree import FoundFile, LeftOut, Selection
 from dray.model.files import is_plain_path
 from dray.model.limits import MIB
