@@ -55,6 +55,14 @@ class ManagerKey:
         said = b"connection" + incarnation.to_bytes(8, "little") + count.to_bytes(8, "little")
         return _keyed(self.private, said)[:ONCE_BYTES]
 
+    def copy_proof(self, said: bytes) -> bytes:
+        """Proof for those who hold the same key: a copy of the store said this."""
+        return _keyed(self.private, b"copy" + said)
+
+    def proves_copy(self, proof: bytes, said: bytes) -> bool:
+        """Whether a holder of the same key said this."""
+        return hmac.compare_digest(proof, self.copy_proof(said))
+
     def calling(self, once: bytes, answerer: bytes, answerer_once: bytes) -> ConnectionKey | None:
         """The secret of a connection that this manager made; None if the other key is no key."""
         return self._with(answerer, self.public + answerer, once, answerer_once)

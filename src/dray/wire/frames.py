@@ -158,7 +158,7 @@ class Hello(Head, frozen=True):
 
     A manager says the `incarnations` of its store, oldest first, as pairs of number and age
     (`delivery/lineage.py`), its `public` key, and a number that no other connection has (`once`,
-    `delivery/keys.py`).
+    `delivery/keys.py`). By `copy_proof` a copy of its own store knows it.
     """
 
     code = 1
@@ -170,6 +170,7 @@ class Hello(Head, frozen=True):
     once: bytes = b""
     token: str = ""
     """It proves the caller (`model/tokens.py`); it stands in no log and no error."""
+    copy_proof: bytes = b""
 
 
 class Welcome(Head, frozen=True):

@@ -31,6 +31,7 @@ from dray.manager.facts import (
     SourceMet,
 )
 from dray.manager.notices import NoticeKind
+from dray.manager.peers import possession
 from dray.manager.peers.linking import address_of
 from dray.manager.queue.index import (
     extent_of,
@@ -89,12 +90,13 @@ class Strangers:
 def greet(context: Context, session: Session, head: Hello) -> None:
     """Learn which manager says that it calls, and in which incarnation of its store."""
     if head.manager_id == context.state.manager_id:
-        sentence = (
-            f"{session.caller} called as another queue manager with the same id and was"
-            " refused: one data directory was copied from the other; stop one of them, and give"
-            " each its own"
-        )
-        context.notices.add(NoticeKind.OTHER_COPY, session.caller.place, sentence)
+        if possession.is_copy(context, session, head):
+            sentence = (
+                f"{session.caller} called as another queue manager with the same id and was"
+                " refused: one data directory was copied from the other; stop one of them, and give"
+                " each its own"
+            )
+            context.notices.add(NoticeKind.OTHER_COPY, session.caller.place, sentence)
         raise ProtocolError(
             "a manager with this manager's own id called: a queue's address leads back to its own"
             " manager, or one data directory was copied from the other"

@@ -22,7 +22,7 @@ from dray.manager.notices import NoticeKind
 from dray.wire.frames import EndStream, Hello, OpenStream, Welcome
 
 if TYPE_CHECKING:
-    from dray.delivery.keys import ConnectionKey
+    from dray.delivery.keys import ConnectionKey, ManagerKey
     from dray.manager.context import Context
     from dray.manager.session import Session
     from dray.wire.frames import ConfirmationsAcked, RepairAnswer
@@ -36,7 +36,31 @@ def hello(context: Context, once: bytes, token: str) -> Hello:
     identity = state.identity
     incarnations = list(identity.incarnations)
     public = identity.key.public
-    return Hello("manager", state.manager_id, state.name, incarnations, public, once, token)
+    head = Hello("manager", state.manager_id, state.name, incarnations, public, once, token)
+    return with_copy_proof(identity.key, head)
+
+
+def with_copy_proof(key: ManagerKey, head: Hello) -> Hello:
+    """A Hello by which a copy of the same store knows its caller."""
+    return msgspec.structs.replace(head, copy_proof=key.copy_proof(_of_copy(head)))
+
+
+def is_copy(context: Context, session: Session, head: Hello) -> bool:
+    """Whether a manager with this one's own id is a copy of its store, and not its own echo.
+
+    A queue's address that leads back to its own manager, and whoever repeats a Hello of this run,
+    name the present incarnation. Raises `ProtocolError` for a caller that does not hold the key.
+    """
+    identity = context.state.identity
+    if not identity.key.proves_copy(head.copy_proof, _of_copy(head)):
+        sentence = (
+            f"{session.caller} said that it is this very queue manager and did not show its key: it"
+            " was refused; another process uses the id"
+        )
+        context.notices.add(NoticeKind.KEY_NOT_SHOWN, session.caller.place, sentence)
+        raise ProtocolError("the caller does not show the key of the queue manager that it names")
+    # The one that it was copied from, running on, is in an incarnation of this store's past.
+    return head.incarnations[-1:] != identity.incarnations[-1:]
 
 
 def welcome(context: Context, session: Session, head: Hello, answer: Welcome) -> Welcome:
@@ -109,3 +133,8 @@ def _close_earlier(context: Context, session: Session) -> None:
 def _said(head: OpenStream | EndStream) -> bytes:
     """The bytes that the proof of a frame covers: all of the frame but the proof."""
     return bytes([head.code]) + msgspec.msgpack.encode(msgspec.structs.replace(head, proof=b""))
+
+
+def _of_copy(head: Hello) -> bytes:
+    """The part of a Hello that tells a copy from an echo."""
+    return head.once + msgspec.msgpack.encode(head.incarnations)

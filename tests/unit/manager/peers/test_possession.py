@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dray.delivery.keys import id_of
@@ -19,6 +20,7 @@ from dray.manager.events import (
     SessionOpened,
 )
 from dray.manager.notices import NoticeKind
+from dray.manager.peers.possession import with_copy_proof
 from dray.model.callers import OWNER
 from dray.model.ids import Incarnation
 from dray.model.message import Message
@@ -225,3 +227,43 @@ def test_the_key_of_a_manager_stays_after_a_restart_and_in_a_checkpoint(driver: 
     after = driver.manager.hello(PEER)
     assert after.public == before.public
     assert after.once != before.once
+
+
+def own_hello(driver: ManagerDriver, *incarnations: int) -> frames.Hello:
+    """The Hello of a manager with the same key, in an incarnation of these numbers."""
+    key = look_into(driver.manager).state.identity.key
+    past = [Incarnation(number, 0) for number in incarnations]
+    said = frames.Hello("manager", key.id, "copy", past, key.public, ONCE)
+    return with_copy_proof(key, said)
+
+
+def kinds(driver: ManagerDriver) -> list[str]:
+    return [each.kind for each in driver.manager.notices()]
+
+
+def test_a_forged_hello_under_the_managers_own_id_is_told_from_a_copy(driver: ManagerDriver):
+    """Any client could cause the warning of a second copy; now only one with the key can."""
+    genuine = own_hello(driver, 1 << 60)
+    own = look_into(driver.manager).state.identity.key
+    for forged in (
+        msgspec.structs.replace(genuine, copy_proof=b""),
+        msgspec.structs.replace(genuine, once=bytes(16)),
+        msgspec.structs.replace(genuine, incarnations=[Incarnation(5, 0)]),
+        frames.Hello("manager", own.id, "", [], own.public, ONCE),
+    ):
+        kinds(driver)
+        forger = Forger(driver, forged)
+        assert forger.ended
+        assert kinds(driver) == [NoticeKind.KEY_NOT_SHOWN]
+
+
+def test_a_copy_of_the_store_is_told_by_its_key_and_its_incarnation(driver: ManagerDriver):
+    kinds(driver)
+    assert Forger(driver, own_hello(driver, 1 << 60)).ended
+    assert kinds(driver) == [NoticeKind.OTHER_COPY]
+
+
+def test_the_managers_own_hello_that_comes_back_is_no_copy(driver: ManagerDriver):
+    kinds(driver)
+    assert Forger(driver, driver.manager.hello(PEER)).ended
+    assert kinds(driver) == []
