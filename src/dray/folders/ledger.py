@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from dray.errors import InvalidConfiguration, StoreLocked
 from dray.folders.tree import FoundFile
 from dray.fsync import sync_folder
+from dray.own_files import open_own
 
 if TYPE_CHECKING:
     from typing import Self
@@ -54,7 +55,7 @@ class FolderLedger:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = folder / _FILE
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(open_own(file))
             self._database = sqlite3.connect(file, timeout=0, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise _unusable(folder, error) from error

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dray.errors import InvalidConfiguration, StoreLocked
+from dray.own_files import open_own
 
 VERSION: Final = "1"
 _COLUMNS: Final = "number, sent_us, place, size, mtime_ns, inode"
@@ -69,7 +70,7 @@ class ReceivedLedger:
         self._lock = threading.RLock()
         self._sync = sync
         try:
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            os.close(open_own(file))
             self._database = sqlite3.connect(
                 file, timeout=0, isolation_level=None, check_same_thread=False
             )

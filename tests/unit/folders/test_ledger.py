@@ -103,3 +103,18 @@ def test_a_state_that_cannot_be_a_ledger_is_refused(tmp_path):
 def test_only_its_owner_reads_it(ledger, tmp_path):
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "state/ledger.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("planted", ["link", "name"])
+def test_a_ledger_that_somebody_planted_is_not_opened(tmp_path, planted):
+    with opened(tmp_path / "other"):
+        pass
+    (file,) = (tmp_path / "other").iterdir()
+    state = tmp_path / "state"
+    state.mkdir()
+    if planted == "link":
+        (state / file.name).symlink_to(file)
+    else:
+        (state / file.name).hardlink_to(file)
+    with pytest.raises(InvalidConfiguration, match=r"remove it"):
+        opened(state)
