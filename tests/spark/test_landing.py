@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.errors import LargeMessageCorrupt, StoreError, StoreLocked
+from dray.errors import DrayError, LargeMessageCorrupt, StoreError, StoreLocked
 from dray.spark.landing.landing import Landing
 from dray.spark.landing.table import LandedTable
 from tests.spark.local_queue import LocalPuller, LocalQueue, LocalSettler
@@ -116,6 +116,32 @@ def test_losing_the_last_commit_of_the_checkpoint_loses_no_message(spark, queue,
     for number in range(4, 9):
         queue.add(b"%d" % number)
 
+    land(spark, queue, out, at_once=5)
+
+    assert_landed_once(queue, out)
+    assert queue.settled == queue.rows[-1]["last_lookup_id"]
+
+
+@pytest.mark.parametrize("emptied", ["commits", "offsets"])
+def test_an_empty_file_of_the_checkpoint_is_refused_and_without_it_all_lands_once(
+    spark, queue, out, emptied
+):
+    """A failure of power may leave the newest file of Spark's checkpoint without content."""
+    for number in range(4):
+        queue.add(b"%d" % number)
+    land(spark, queue, out, at_once=2)
+    checkpoint = out / "_dray" / "checkpoint"
+    newest = max((checkpoint / emptied).glob("[0-9]*"))
+    newest.write_bytes(b"")
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    if emptied == "offsets":
+        (checkpoint / "commits" / newest.name).unlink()
+    for number in range(4, 9):
+        queue.add(b"%d" % number)
+
+    with pytest.raises(DrayError, match=f"Failed to read log file .*/{emptied}/{newest.name}"):
+        land(spark, queue, out)
+    shutil.rmtree(checkpoint)
     land(spark, queue, out, at_once=5)
 
     assert_landed_once(queue, out)
