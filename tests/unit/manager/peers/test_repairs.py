@@ -291,10 +291,12 @@ def test_a_peer_may_only_ask_about_its_own_stream(pair: Pair) -> None:
     assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
 
 
-def repaired_for(pair: Pair, asking: int, sequence: int, who: str = "d") -> list[object]:
+def repaired_for(
+    pair: Pair, asking: int, sequence: int, who: str = "d", *, missing: list[Any] | None = None
+) -> list[object]:
     """Let a peer ask for all parts on a stream of its own; what it is told is gone."""
     source = pair.net["a"]
-    wanted = frames.RepairWanted(asking, sequence, ["header", [1, 9], "trailer"])
+    wanted = frames.RepairWanted(asking, sequence, missing or ["header", [1, 9], "trailer"])
     source.effects.clear()
     source.turn(LinkFrame(peer(who), Frame(wanted, 0, memoryview(bytearray()))))
     (answer,) = [
@@ -303,6 +305,13 @@ def repaired_for(pair: Pair, asking: int, sequence: int, who: str = "d") -> list
         if isinstance(each, LinkSend) and isinstance(each.head, frames.RepairAnswer)
     ]
     return answer.gone
+
+
+def test_ranges_that_overlap_are_looked_for_as_one(pair: Pair) -> None:
+    pair.send_with_hole()
+    overlapping = [[1, 2], [5, 9], [6, 7], [8, 12]]
+    gone = repaired_for(pair, pair.leading, 1, missing=overlapping)
+    assert gone == [[1, 2], [5, 12]]
 
 
 @pytest.mark.parametrize("where", ["another queue of its own", "another peer", "its own"])
