@@ -100,7 +100,7 @@ class House:
         from dray.daemon.config import ServeOptions
         from dray.daemon.embedded import EmbeddedDaemon
 
-        at = {"listen": "127.0.0.1:0", "socket": str(self._path / "s")}
+        at = {"listen": "127.0.0.1:0", "open": True, "socket": str(self._path / "s")}
         self._daemon = EmbeddedDaemon(self._path / "data", ServeOptions(data="", **at, **options))
         self._daemon.start()
         self.manager = self._face.connect(self.url)

@@ -163,7 +163,7 @@ def test_address_is_free_again_while_a_child_lives_on(data):
         child = Child(signal.pause)
     try:
         with (
-            dray.open(data, listen=address, open=True.removeprefix("dray://")),
+            dray.open(data, listen=address.removeprefix("dray://"), open=True),
             dray.connect(address) as again,
         ):
             again.info()

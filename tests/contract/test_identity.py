@@ -61,7 +61,7 @@ def test_the_manager_that_was_met_at_an_address_is_listed_also_after_a_restart(h
 def test_accepting_or_forgetting_where_there_is_nothing_is_a_misuse(manager):
     with pytest.raises(dray.Misuse, match="nothing to accept"):
         manager.accept_peer(NOBODY)
-    with pytest.raises(dray.Misuse, match="no id of a queue manager"):
+    with pytest.raises(dray.Misuse, match="not the id of a queue manager"):
         manager.accept_peer(NOBODY, "short")
     with pytest.raises(dray.Misuse, match="no queue manager is known"):
         manager.forget_peer(NOBODY)
