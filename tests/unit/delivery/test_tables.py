@@ -76,3 +76,7 @@ def test_a_confirmation_goes_the_way_of_its_table():
         state = after
     assert seen == steps.as_seen(CONFIRMATION)
     assert steps.surviving(CONFIRMATION, seen) == []
+
+
+def test_a_source_has_nothing_of_a_stream_before_its_first_confirmation():
+    assert Outbox().taken_upto(StreamKey("a" * 32, 7)) == 0

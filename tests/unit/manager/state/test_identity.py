@@ -29,7 +29,7 @@ def checkpoint(driver: ManagerDriver) -> None:
     driver.store.checkpoint(driver.manager.snapshot())
 
 
-def test_every_start_begins_a_incarnation_and_copies_begin_others(
+def test_every_start_begins_an_incarnation_and_copies_begin_others(
     driver: ManagerDriver, tmp_path
 ) -> None:
     first = incarnations(driver)
@@ -51,7 +51,7 @@ def test_a_store_says_a_bounded_number_of_incarnations(driver: ManagerDriver) ->
     assert incarnations(driver) == sorted(incarnations(driver))
 
 
-def test_a_incarnation_knows_how_many_facts_the_store_held_also_after_a_checkpoint(
+def test_an_incarnation_knows_how_many_facts_the_store_held_also_after_a_checkpoint(
     driver: ManagerDriver,
 ) -> None:
     driver.session().create("orders")

@@ -19,6 +19,7 @@ from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.store.log.checkpoint import Snapshots
+from dray.wire import frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -131,3 +132,14 @@ def test_a_state_is_written_as_it_always_was(driver: ManagerDriver) -> None:
         assert encode(decode(record)) == record
         at, records = at + 8 + length, records + 1
     assert records == 1 + len(look_into(driver.manager).state.queues)
+
+
+def test_a_snapshot_knows_which_messages_a_purge_still_waits_for(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, Message(body=b"held"))
+    caller.receive(queue, transaction=caller.number_for())
+    caller.call(frames.PurgeQueue(queue))
+    state = look_into(driver.manager).state
+    found = again(take_snapshots(state), state).queues.named("orders")
+    assert found.purge_pending == {1}
