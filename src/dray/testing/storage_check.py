@@ -8,6 +8,7 @@ never returns, order is kept, and no message is there in part.
 
 from __future__ import annotations
 
+from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,13 @@ from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.message import Message
 from dray.testing.harness import MANAGER_ID, ManagerHarness
 from dray.testing.promises import BrokenPromiseError
-from dray.testing.storage_consequences import LARGE, SUB, SYSTEM, Consequences
+from dray.testing.storage_consequences import (
+    GO_UNUSED,
+    LARGE,
+    OUTGOING,
+    SYSTEM,
+    Consequences,
+)
 from dray.testing.storage_model import Contents, Frozen, Key, Known, classed, keys_of
 from dray.testing.storage_peer import STREAM
 from dray.testing.storage_queries import joined
@@ -83,7 +90,7 @@ class Recovered:
 
     def _is(self, frozen: Frozen) -> bool:
         wanted = {name: classed(frozen, name) for name in frozen.queues}
-        unseen = SYSTEM | {SUB}
+        unseen = SYSTEM | {name for name in frozen.queues if _goes_by_itself(frozen, name)}
         wanted = {name: keys for name, keys in wanted.items() if keys or name not in unseen}
         found = {name: keys for name, keys in self._found.items() if keys or name not in unseen}
         committed = self._known.committed_in
@@ -106,8 +113,8 @@ class Recovered:
         """Whether queues count what is in them, with what is held, and have their quotas."""
         for name, entries in frozen.queues.items():
             info = self._infos.get(name)
-            if info is None and name == SUB and not entries:
-                continue  # it goes by itself
+            if info is None and _goes_by_itself(frozen, name):
+                continue
             size = sum(len(self._known.records[key]) for _, _, key in entries)
             if info is None or (info.message_count, info.byte_count) != (len(entries), size):
                 return False
@@ -239,3 +246,13 @@ class Recovered:
         after = self._harness.messages(self._session, number, peek=True)
         (added,) = {each.lookup_id for each in after} - {each.lookup_id for each in before}
         return added
+
+
+def _goes_by_itself(frozen: Frozen, name: str) -> bool:
+    """Whether a start drops a queue: an empty sub-queue, and what never carried anything."""
+    if name not in GO_UNUSED or frozen.queues[name]:
+        return False
+    if name == OUTGOING and frozen.admitted[name]:
+        return False
+    waiting = (*frozen.prepared.values(), *frozen.staged.values())
+    return not any(name in (*each.sends, *chain(*each.moves)) for each in waiting)

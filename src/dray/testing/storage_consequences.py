@@ -30,6 +30,8 @@ PLAIN, JOURNALED, TIGHT, PRIORITIES, LARGE = "plain", "journaled", "tight", "pri
 SUB = "plain;later"
 ACKNOWLEDGMENTS = "acknowledgments"
 OUTGOING = "dray://peer:7340/there"
+GO_UNUSED = (SUB, OUTGOING)
+"""Queues that go with the last client that had opened them, if nobody has any use for them."""
 JOURNAL, COMPUTER_JOURNAL, ORDERS = "journaled;journal", "system$;journal", "order_queue$"
 DEAD, DEAD_TRANSACTIONAL = "system$;deadletter", "system$;deadxact"
 SYSTEM: Final = {COMPUTER_JOURNAL, ORDERS, DEAD, DEAD_TRANSACTIONAL}

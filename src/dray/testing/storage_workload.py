@@ -26,6 +26,7 @@ from dray.testing.storage_consequences import (
     COMPUTER_JOURNAL,
     DEAD,
     DEAD_TRANSACTIONAL,
+    GO_UNUSED,
     JOURNAL,
     JOURNAL_BYTES,
     JOURNALED,
@@ -377,7 +378,8 @@ class Workload:
         while self._open:
             self._follow.let_go(self._open.pop(0))
         self._client, _ = self._welcomed()
-        self._numbers[SUB] = self._harness.number(self._client, SUB)
+        for name in GO_UNUSED:
+            self._numbers[name] = self._harness.number(self._client, name)
 
     # ---------------------------------------------------------------------------- the contents
 
