@@ -164,9 +164,9 @@ class ManagerWorld(World):
     def told_of_ends(self, daemon: SimDaemon, counts: list[EndCount]) -> None:
         """Count what is said of messages that the manager's own clients sent."""
         own = ("", daemon.manager_id)
-        self.message_ends.counted[daemon.name] += sum(
-            each.count for each in counts if each.origin in own
-        )
+        for each in counts:
+            if each.origin in own:
+                self.message_ends.told_of(daemon.name, each.message_class, each.count)
 
     def noticed(self, daemon: SimDaemon, notices: list[Notice]) -> None:
         """Judge what a manager tells its operator: no store here was ever copied or lost."""

@@ -14,7 +14,8 @@ says. Unless its sender said no, a message that another manager refused is a dea
 A message may be in doubt besides: its source heard nothing in time and keeps a dead letter of class
 NACK_RECEIVE_TIMEOUT_AT_SENDER, in place of what the end itself would have put there. So it is of
 one whose outgoing queue was deleted under way; of what surely never left that is NACK_PURGED, and
-what its destination would have told besides may not be heard.
+what its destination would have told besides may not be heard. A manager that forwards may be in
+doubt in the same way: it counts that for the source, where the end may be counted as well.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ DEAD = "system$;deadxact"
 _REFUSALS = {FULL, MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_NOT_TRANSACTIONAL_Q}
 """Of what nobody asked to keep, a source keeps what a destination has refused by these."""
 _NEGATIVE, _OF_RECEIVE = 0x8000, 0x4000
+_CLASS = 0xFFFF
+"""Beside it a count tells where a message was kept."""
 _CLOCK_TOLERANCE_S = 0.002
 
 
@@ -85,6 +88,8 @@ class MessageEnds:
         """Outgoing queues that were deleted at any time: at which manager, to which queue."""
         self.counted: Counter[str] = Counter()
         """By manager, how many of its messages destinations say have ended unreceived."""
+        self.counted_doubts: Counter[str] = Counter()
+        """By manager, how many of its messages managers that forward say to be in doubt."""
         self.clocks_jump = False
         self.sent: list[Sent] = []
         self.known: Counter[str] = Counter()
@@ -141,6 +146,11 @@ class MessageEnds:
             raise BrokenPromiseError(f"{message_id} was told to be in doubt, which nobody is told")
         self.told.setdefault(message_id, []).append((where, what))
 
+    def told_of(self, manager: str, message_class: int, count: int) -> None:
+        """A manager hears of so many of its messages that they ended, or are in doubt."""
+        in_doubt = message_class & _CLASS == IN_DOUBT
+        (self.counted_doubts if in_doubt else self.counted)[manager] += count
+
     def check(self) -> None:
         """Judge a world that has come to rest."""
         for sent in self.sent:
@@ -160,11 +170,20 @@ class MessageEnds:
         self._check_counted()
 
     def _check_counted(self) -> None:
-        """No count is too high; it may be too low, for counts are not kept."""
+        """No count is too high; it may be too low, for counts are not kept.
+
+        A message may be counted as in doubt once, and once as what became of it; it may then also
+        have been received.
+        """
+        committed = {
+            message_id: asked
+            for message_id, asked in self.asked.items()
+            if asked.sent.status == "committed"
+        }
         unreceived = Counter(
             asked.source
-            for message_id, asked in self.asked.items()
-            if asked.sent.status == "committed" and self.ends.get(message_id) != RECEIVED
+            for message_id, asked in committed.items()
+            if self.ends.get(message_id) != RECEIVED
         )
         for manager, count in self.counted.items():
             self.known["counted"] += count
@@ -172,6 +191,18 @@ class MessageEnds:
                 raise BrokenPromiseError(
                     f"{manager} was told of {count} ends, {unreceived[manager]} messages ended"
                 )
+        doubtful = Counter(
+            asked.source for asked in committed.values() if self._may_be_in_doubt(asked)
+        )
+        for manager, count in self.counted_doubts.items():
+            self.known["doubts counted"] += count
+            if count > doubtful[manager]:
+                raise BrokenPromiseError(
+                    f"{manager} was told of {count} doubts, {doubtful[manager]} are possible"
+                )
+
+    def _may_be_in_doubt(self, asked: Asked) -> bool:
+        return asked.remote and bool(self._times_to_live(asked) or self._is_abandoned(asked))
 
     def story(self, message_id: str) -> str:
         """Everything known of a message, for who has to find out."""
@@ -335,7 +366,7 @@ class MessageEnds:
             if journaled:
                 raise BrokenPromiseError(f"{message_id} is in {journaled}, it should not be")
             return
-        doubtful = asked.remote and (self._times_to_live(asked) or self._is_abandoned(asked))
+        doubtful = self._may_be_in_doubt(asked)
         if len(journaled) != 1 and not (doubtful and not journaled):
             raise BrokenPromiseError(f"{message_id} was received; journals: {journaled}")
 
