@@ -28,6 +28,7 @@ NAMES = (
     "worlds",
     "lanes",
     "hostile",
+    "secured",
     "memory",
     "storage_depth",
     "storage_reopen",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -95,6 +96,12 @@ def memory(pid: int | str) -> int:
 def peak(pid: int | str) -> int:
     """The most memory a process has had since the last reset, in bytes."""
     return _status(pid, "VmHWM")
+
+
+def processor_s(pid: int) -> float:
+    """The processor time that a process has taken so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _status(pid: int | str, field: str) -> int:

@@ -27,7 +27,7 @@ STOP_WITHIN_S = 20.0
 POLL_EVERY_S = 0.01
 _PORTS = 20_000
 """Below the ports that the kernel takes for outgoing connections."""
-_READY = re.compile(r" ready at dray://[^\s,;]+:(\d+)")
+_READY = re.compile(r" ready at drays?://[^\s,;]+:(\d+)")
 _SAID = re.compile(r"dray: ([a-z-]+): (.+)")
 
 

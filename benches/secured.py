@@ -1,0 +1,122 @@
+"""Small and large messages with rights and with TLS, beside a queue manager that is open.
+
+Three queue managers run, and one client after another works at each of them by turns over TCP:
+
+open      everyone may do everything: no caller is looked up, no rule restricts
+rights    callers show a token, and one of a hundred rules lets this one use the queue
+TLS       callers show a certificate instead, and everything is encrypted
+
+The processor time of the queue manager for a message tells what a check costs where the rates drown
+in what else the machine does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import dray
+from benches.limits import make_payload
+from benches.processes import client, processor_s
+from benches.results import Result
+from dray.net.certificates import issue, make_authority
+from dray.testing.processes import ManagerProcess
+
+COUNT, BATCH, MESSAGE_BYTES = 20_000, 100, 1024
+RULES = 100
+RIGHTS_RATIO_MIN = 0.97
+CALLER = "bench"
+OPEN, RIGHTS, TLS = "open", "rights", "TLS"
+Rates = dict[str, dict[str, list[float]]]
+Environment = dict[str, str]
+
+
+def run(folder: Path, size: int, rounds: int) -> list[Result]:
+    """Measure; `size` bytes in each large message."""
+    payload = make_payload(folder / "payload", size)
+    rates: Rates = {way: {} for way in (OPEN, RIGHTS, TLS)}
+    with ExitStack() as stack:
+        managers = {way: _started(stack, folder, way) for way in rates}
+        for turn in range(rounds):
+            # Each begins a round once in a while: the first one pays for what the disk tidies up.
+            for way in (*list(rates)[turn % 3 :], *list(rates)[: turn % 3]):
+                process, url, environment = managers[way]
+                with mock.patch.dict(os.environ, environment):
+                    for what, figure in _round(process, url, payload).items():
+                        rates[way].setdefault(what, []).append(figure)
+    return [_result(rates, way, what) for what in rates[OPEN] for way in (RIGHTS, TLS)]
+
+
+def _started(stack: ExitStack, folder: Path, way: str) -> tuple[ManagerProcess, str, Environment]:
+    """A queue manager with two queues, its address for clients, and how they prove themselves."""
+    home = folder / way
+    home.mkdir()
+    if way == OPEN:
+        options, environment = [], {}
+    else:
+        who = f"token:{CALLER}" if way == RIGHTS else f"cert:{CALLER}"
+        options = ["--config", str(_rules(home, who))]
+        if way == TLS:
+            make_authority(home, now=time.time())
+            authority = str(home / "ca.pem")
+            options += ["--tls-cert", str(issue(home, "manager", ["localhost"], now=time.time()))]
+            options += ["--tls-client-ca", authority]
+            own = str(issue(home, CALLER, [], now=time.time()))
+            environment = {"DRAY_CA": authority, "DRAY_CERT": own}
+        else:
+            environment = {}
+    socket = home / "s"
+    process = stack.enter_context(ManagerProcess(way, home, ["--socket", str(socket), *options]))
+    with dray.connect(f"dray+unix://{socket}") as manager:
+        manager.create_queue("small")
+        manager.create_queue("large")
+        if way == RIGHTS:
+            environment["DRAY_TOKEN"] = manager.create_token(CALLER)
+    url = f"drays://localhost:{process.port}" if way == TLS else process.url
+    return process, url, environment
+
+
+def _rules(home: Path, who: str) -> Path:
+    """A configuration in which the last of many rules is the one that counts."""
+    rules = [([f"user:other-{number}"], [f"queue-{number}"]) for number in range(RULES - 1)]
+    rules.append(([who], ["small", "large"]))
+    text = "".join(
+        f'[[access]]\nwho = ["{callers[0]}"]\nqueues = [{", ".join(repr(each) for each in queues)}]'
+        '\nmay = ["send", "receive"]\n\n'
+        for callers, queues in rules
+    )
+    file = home / "dray.toml"
+    file.write_text(text)
+    file.chmod(0o600)
+    return file
+
+
+def _round(process: ManagerProcess, url: str, payload: Path) -> dict[str, float]:
+    small: dict[str, Any] = {"url": url, "queue": "small", "count": COUNT, "batch": BATCH}
+    large = {"url": url, "queue": "large"}
+    before = processor_s(process.pid)
+    sent = client("send_small", **small, size=MESSAGE_BYTES, threads=1)
+    received = client("receive_small", **small)
+    spent = processor_s(process.pid) - before
+    size = payload.stat().st_size
+    large_sent = client("send_large", **large, path=str(payload))
+    out = payload.with_name("out")
+    large_received = client("receive_large", **large, to=str(out))
+    out.unlink()
+    return {
+        "1 KiB sent, messages/s": COUNT / sent["seconds"],
+        "1 KiB received, messages/s": COUNT / received["seconds"],
+        "1 KiB in and out, messages a processor second": COUNT / spent,
+        "large sent, MB/s": size / 1e6 / large_sent["seconds"],
+        "large received, MB/s": size / 1e6 / large_received["seconds"],
+    }
+
+
+def _result(rates: Rates, way: str, what: str) -> Result:
+    name, unit = what.rsplit(", ", 1)
+    bar = RIGHTS_RATIO_MIN if way == RIGHTS else None
+    return Result(f"{name}, {way}", unit, rates[way][what], OPEN, rates[OPEN][what], bar)
