@@ -121,6 +121,14 @@ def check_socket(folder):
         assert here.ready.endswith(f" ready at dray+unix://{folder / 's'}\n")
 
 
+def check_http(folder):
+    with serving(folder, f'http = "{folder}/metrics.sock"'):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(folder / "metrics.sock"))
+            caller.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert caller.recv(100).startswith(b"HTTP/1.0 200 ")
+
+
 def check_name(folder):
     with serving(folder, 'name = "source"') as here, here.connect() as connected:
         assert 'manager "source"' in here.ready
@@ -302,6 +310,7 @@ CHECKS = {
     "data": check_data,
     "listen": check_listen,
     "socket": check_socket,
+    "http": check_http,
     "socket_group": check_socket_group,
     "name": check_name,
     "open": check_open,

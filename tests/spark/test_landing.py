@@ -227,7 +227,7 @@ def test_a_payload_left_by_a_crashed_attempt_is_kept_only_if_it_is_the_right_one
     payload = next((out / "payload").iterdir())
     finished_at = payload.stat().st_mtime_ns
     (queue.directory / "settled").unlink()
-    shutil.rmtree(out / "table")
+    (out / "table").unlink()
     shutil.rmtree(out / "_dray")
     (out / "payload" / ".left.123.partial").write_bytes(b"junk")
 
@@ -237,7 +237,7 @@ def test_a_payload_left_by_a_crashed_attempt_is_kept_only_if_it_is_the_right_one
     assert payload.stat().st_mtime_ns == finished_at
     payload.write_bytes(b"wrong")
     (queue.directory / "settled").unlink()
-    shutil.rmtree(out / "table")
+    (out / "table").unlink()
     shutil.rmtree(out / "_dray")
     land(spark, queue, out)
     assert_landed_once(queue, out)

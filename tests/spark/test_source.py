@@ -145,15 +145,15 @@ def test_the_reach_of_messages_keeps_to_its_limits(catalogue, orders):
     found = catalogue("orders")
     place = place_of(found)
 
-    assert found.reach(place, 0) == 10
-    assert found.reach(place, 4) == 10
-    assert found.reach(place, 10) == 10
-    assert found.reach(place, 4, rows_max=3) == 7
-    assert found.reach(place, 4, upto=6) == 6
-    assert found.reach(place, 6, upto=6) == 6
+    assert found.reach(place, 0).upto == 10
+    assert found.reach(place, 4).upto == 10
+    assert found.reach(place, 10).upto == 10
+    assert found.reach(place, 4, rows_max=3).upto == 7
+    assert found.reach(place, 4, upto=6).upto == 6
+    assert found.reach(place, 6, upto=6).upto == 6
     # A record of 100 bytes of body has a header and a label as well.
-    assert found.reach(place, 0, bytes_max=3 * 200) == 3
-    assert found.reach(place, 0, bytes_max=1) == 1
+    assert found.reach(place, 0, bytes_max=3 * 200).upto == 3
+    assert found.reach(place, 0, bytes_max=1).upto == 1
     assert found.latest({}) == {
         place.manager_id: {"orders": {"born": orders.info().born, "lookup_id": 10}}
     }
@@ -163,7 +163,7 @@ def test_the_reach_of_messages_begins_at_what_is_there(catalogue, orders):
     orders.settle(upto=8)
     found = catalogue("orders")
 
-    assert found.reach(place_of(found), 0, rows_max=1) == 9
+    assert found.reach(place_of(found), 0, rows_max=1).upto == 9
 
 
 def test_the_reach_of_large_messages_keeps_to_its_limits(catalogue, parcels):
@@ -175,13 +175,13 @@ def test_the_reach_of_large_messages_keeps_to_its_limits(catalogue, parcels):
     firsts = [entry.first_lookup_id for entry in found.large_in(QueueSpan(*place.birth, 0, 99))]
 
     assert firsts == [1, 6, 11, 16]
-    assert found.reach(place, 0) == 16
-    assert found.reach(place, 6) == 16
-    assert found.reach(place, 16) == 16
-    assert found.reach(place, 0, rows_max=2) == 6
-    assert found.reach(place, 0, bytes_max=60_000) == 6
-    assert found.reach(place, 0, bytes_max=1) == 1
-    assert found.reach(place, 0, upto=12) == 11
+    assert found.reach(place, 0).upto == 16
+    assert found.reach(place, 6).upto == 16
+    assert found.reach(place, 16).upto == 16
+    assert found.reach(place, 0, rows_max=2).upto == 6
+    assert found.reach(place, 0, bytes_max=60_000).upto == 6
+    assert found.reach(place, 0, bytes_max=1).upto == 1
+    assert found.reach(place, 0, upto=12).upto == 11
     assert [each.first_lookup_id for each in found.large_in(QueueSpan(*place.birth, 1, 11))] == [
         6,
         11,
@@ -193,8 +193,8 @@ def test_a_large_message_that_is_still_being_sent_is_out_of_reach(catalogue, man
     found = catalogue("parcels", content="large")
     with manager.transaction() as transaction:
         parcels.send(b"not yet", transaction=transaction)
-        assert found.reach(place_of(found), 0) == 1
-    assert found.reach(place_of(found), 0) == 4
+        assert found.reach(place_of(found), 0).upto == 1
+    assert found.reach(place_of(found), 0).upto == 4
 
 
 def test_how_far_queues_reach_costs_one_request_each_whatever_their_depth(

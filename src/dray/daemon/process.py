@@ -54,6 +54,10 @@ class OwnDoor:
             raise ConnectionLost("the queue manager in this process is stopped") from error
         return theirs
 
+    def credential(self) -> str:
+        """Give no token: this process is the owner of its queue manager."""
+        return ""
+
 
 class Companion(Protocol):
     """Runs beside the queue manager in threads of its own."""

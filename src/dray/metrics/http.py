@@ -9,7 +9,9 @@ A queue manager that was poisoned by a failed sync answers nobody, so both end w
 
 from __future__ import annotations
 
+import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +30,7 @@ from dray.model.sizes import human_size
 if TYPE_CHECKING:
     from dray.client.connections.runtime import Dialer
 
+_log = logging.getLogger(__name__)
 ANSWER_S: Final = 5.0
 """A queue manager that has not answered by then is not well."""
 _REQUEST_S: Final = 10.0
@@ -160,7 +163,10 @@ class _Server(ThreadingMixIn, HTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """A caller that hung up is of no interest."""
+        """Log what went wrong, unless the caller hung up."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, ConnectionError | TimeoutError):
+            _log.error("a request over HTTP failed", exc_info=error)
 
 
 class _UnixServer(_Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 import time
@@ -178,7 +179,7 @@ def test_where_there_are_no_locks_it_goes_without(target, monkeypatch):
     def flock(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(partial_file.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     file = PartialFile(target)
     file.write(memoryview(b"abc"))
     file.finish()
@@ -189,7 +190,7 @@ def test_a_lock_that_fails_otherwise_is_told(target, monkeypatch):
     def flock(*_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(partial_file.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(TargetUnwritable, match="Input/output error"):
         PartialFile(target)
 
