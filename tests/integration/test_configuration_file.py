@@ -122,11 +122,11 @@ def check_socket(folder):
 
 
 def check_http(folder):
-    with serving(folder, f'http = "{folder}/metrics.sock"'):
-        with socket.socket(socket.AF_UNIX) as caller:
-            caller.connect(str(folder / "metrics.sock"))
-            caller.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-            assert caller.recv(100).startswith(b"HTTP/1.0 200 ")
+    own = f'http = "{folder}/metrics.sock"'
+    with serving(folder, own), socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(folder / "metrics.sock"))
+        caller.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert caller.recv(100).startswith(b"HTTP/1.0 200 ")
 
 
 def check_name(folder):

@@ -82,7 +82,7 @@ def test_each_line_and_picture_of_the_tutorial_arrives_once_through_a_kill(
     wanted = fill(programs / "inbox")
     send = [sys.executable, "send_files.py", daemon.url, "inbox"]
     subprocess.run(send, cwd=programs, check=True, timeout=100)
-    chain = [sys.executable, "chain.py", daemon.url, second.url, "checkpoint"]
+    chain = [sys.executable, "chain.py", daemon.url, second.url, str(programs / "checkpoint")]
     with dray.connect(second.url) as target, dray.connect(daemon.url) as source:
         results = target.create_queue("results")
         with (programs / "said").open("wb") as said:

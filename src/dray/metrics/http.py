@@ -162,7 +162,7 @@ class _Server(ThreadingMixIn, HTTPServer):
         finally:
             self._places.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+    def handle_error(self, *_: object) -> None:
         """Log what went wrong, unless the caller hung up."""
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError):
