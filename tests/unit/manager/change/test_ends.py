@@ -274,6 +274,11 @@ DRIVERS: dict[tuple[str, str], Drive] = {
     (OWN, DELETE): deleted_in_own,
     (OWN, REJECT): rejected_in_own,
 }
+STREAM_REFUSED = {
+    (ARRIVING, "there is no such queue"),
+    (ARRIVING, "the queue belongs to the system"),
+}
+"""Ends of which the source is also told that its destination refuses the whole outgoing queue."""
 
 
 def table() -> list[list[str]]:
@@ -308,14 +313,15 @@ def test_every_negative_end_warns_its_source_as_the_page_says(
     DRIVERS[where, how](run)
     dead = kept[[None, True, False].index(wish)]
     notices = run.net["a"].manager.notices()
-    told = [(each.kind, each.times) for each in notices]
-    if dead == "not known":
-        assert told == []
-        return
-    assert told == [(kind.strip("`"), 1)]
-    (notice,) = notices
     subject = "mine" if where == OWN else run.sent_to
-    assert notice.subject == subject
+    refuses_all = (where, how) in STREAM_REFUSED
+    kinds = ["stream-refused"] * refuses_all + [kind.strip("`")] * (dead != "not known")
+    assert [(each.kind, each.subject, each.times) for each in notices] == [
+        (each, subject, 1) for each in kinds
+    ]
+    if dead == "not known":
+        return
+    notice = notices[-1]
     here, there = (sum(count(at, each) for each in DEAD) for at in (run.here, run.there))
     if dead == "at the last manager":
         assert here + there == 1
