@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 
 import pytest
 
@@ -205,3 +207,33 @@ def test_a_send_outside_a_transaction_is_answered(peer, queue):
     queue.send(b"x")
     (send,) = peer.of(Send)
     assert send.transaction == 0
+
+
+def test_a_transaction_that_is_dropped_runs_nothing_in_which_an_interrupt_would_be_lost(
+    manager, queue
+):
+    transaction = manager.transaction()
+    with transaction:
+        queue.send(b"", transaction=transaction)
+    ran = []
+    gc.disable()
+    sys.setprofile(lambda frame, event, _: ran.append((event, frame.f_code.co_name)))
+    try:
+        del transaction
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    assert [name for event, name in ran if event == "call"] == []
+
+
+def test_transactions_that_nobody_holds_are_forgotten_and_others_are_not(manager):
+    held = manager.transaction()
+    held.__enter__()
+    link = held.awaited.link
+    for _ in range(1_000):
+        with manager.transaction():
+            pass
+    assert len(link._begun) < 200
+    assert link.is_under_way(held.id)
+    held.abort()
+    assert not link.is_under_way(held.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from dray.client.connections.claims import Claims
 from dray.errors import ConnectionLost, QueueNotFound
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dray.wire.stream import Frame
 
 _Answer = TypeVar("_Answer", bound=Head)
+_BEGUN_KEPT = 64
+"""So many transactions are remembered before those that nobody holds any more are forgotten."""
 
 
 class UnderWay(Protocol):
@@ -40,7 +42,10 @@ class Link:
         self._lock = runtime.lock()
         self._connection: Connection | None = None
         self._closed = False
-        self._begun: WeakValueDictionary[str, UnderWay] = WeakValueDictionary()
+        # A dictionary that forgets by itself would run code of its own when a transaction is freed,
+        # and Python drops a KeyboardInterrupt that arrives there.
+        self._begun: dict[str, ref[UnderWay]] = {}
+        self._begun_most = _BEGUN_KEPT
         self._left_behind: dict[str, Process] = {}
         """Transactions that were under way in the process from which this one was forked."""
         self.claims = Claims()
@@ -77,7 +82,12 @@ class Link:
 
     def note_begun(self, transaction_id: str, transaction: UnderWay) -> None:
         """Remember a transaction that was begun here, for as long as somebody holds it."""
-        self._begun[transaction_id] = transaction
+        self._begun[transaction_id] = ref(transaction)
+        if len(self._begun) > self._begun_most:
+            for name, begun in list(self._begun.items()):
+                if begun() is None:
+                    self._begun.pop(name, None)
+            self._begun_most = max(_BEGUN_KEPT, 2 * len(self._begun))
 
     def is_under_way(self, transaction_id: str) -> bool:
         """Whether a transaction was begun here and has not ended; the manager may not know it.
@@ -92,7 +102,8 @@ class Link:
                 f"transaction {transaction_id} was under way and",
                 "ask for its outcome there",
             )
-        begun = self._begun.get(transaction_id)
+        noted = self._begun.get(transaction_id)
+        begun = None if noted is None else noted()
         return begun is not None and begun.under_way
 
     async def ask(self, head: Head, answer: type[_Answer]) -> _Answer:
@@ -104,9 +115,10 @@ class Link:
         self._lock = self.runtime.lock()
         self._connection = None
         self.claims = Claims()
-        begun, self._begun = self._begun, WeakValueDictionary()
-        for transaction_id, transaction in begun.items():
-            if transaction.under_way:
+        begun, self._begun = self._begun, {}
+        for transaction_id, noted in begun.items():
+            transaction = noted()
+            if transaction is not None and transaction.under_way:
                 self._left_behind[transaction_id] = parent
 
     async def close(self) -> None:
