@@ -34,7 +34,9 @@ def stage(tmp_path, manager, monkeypatch):
     monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "transfers"))
     (tmp_path / "report.bin").write_bytes(os.urandom(3 << 20))
     (tmp_path / "in").mkdir()
-    return Stage(tmp_path, manager.url)
+    stage = Stage(tmp_path, manager.url)
+    yield stage
+    stage.end_what_runs()
 
 
 class Stage:
@@ -42,6 +44,7 @@ class Stage:
         self.path, self.url = path, url
         self.file = path / "report.bin"
         self.there = path / "in" / "report.bin"
+        self.started = []
 
     def unfinished(self):
         """What this program says of it, which is quicker than another process."""
@@ -50,12 +53,21 @@ class Stage:
 
     def start(self, *arguments):
         """Begin a command; its end is waited for by `ended`."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*COMMAND, "transfer", *map(str, arguments)],
             env=environment(self.url) | {"DRAY_TRANSFERS": str(self.path / "transfers")},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self.started.append(process)
+        return process
+
+    def end_what_runs(self):
+        """End commands whose end a failed test has not waited for."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate(timeout=WITHIN_S)
 
     def ended(self, process):
         """How a command ended and what it said."""
