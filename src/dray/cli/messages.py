@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,7 +36,7 @@ def look_at(
         for message in _messages(manager.queue(queue, raw=True), after)
         if is_wanted(message.label)
     )
-    return list(itertools.islice(lines, min(most, sys.maxsize)))
+    return list(itertools.islice(lines, most))
 
 
 def _messages(queue: Queue, after: int) -> Iterator[Message]:

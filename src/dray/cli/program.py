@@ -195,4 +195,6 @@ def one_line(error: DrayError) -> str:
 
 def _forget_standard_output() -> None:
     """Keep the interpreter from failing again when it flushes at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

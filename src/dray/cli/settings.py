@@ -17,6 +17,8 @@ from dray.net.doors import default_url
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
 
+MOST = 1_000_000_000
+"""The largest number of things to list."""
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -63,7 +65,7 @@ def takes_most(
     return click.option(
         "--max",
         "most",
-        type=click.IntRange(1),
+        type=click.IntRange(1, MOST),
         default=default,
         help=f"Most {what}  [default: {default}].",
     )

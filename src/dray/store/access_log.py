@@ -132,7 +132,10 @@ def verify_access_log(data: Path) -> tuple[str, ChainReport]:
 
     Raises StoreError if one cannot be read.
     """
-    names = [name for name in ACCESS_NAMES if (data / name).exists()]
+    try:
+        names = [name for name in ACCESS_NAMES if (data / name).exists()]
+    except OSError as error:
+        raise unusable(data, error) from error
     if not names:
         return ACCESS_NAME, ChainReport(*BEGINNING)
     # The oldest files are gone when the first one that is left has the last of all names.

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dray.cli.program import COMMANDS, one_line, program, run
-from dray.errors import QueueNotFound, every_error
+from dray.errors import QueueNotFound, StoreError, every_error
 
 
 def test_every_command_of_the_table_is_there():
@@ -124,3 +124,25 @@ def _modules_after(code):
         timeout=200,
     )
     return set(done.stderr.rpartition("MODULES ")[2].split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["top", "--interval=nan"],
+        ["top", "--interval=inf"],
+        ["doctor", "--idle=nan"],
+        ["deadletter", "list", "--max=" + "9" * 25],
+        ["peek", "q", "--max=" + "9" * 25],
+        ["access", "log", "--data=.", "--last=" + "9" * 25],
+    ],
+    ids=" ".join,
+)
+def test_a_number_with_which_nothing_can_be_done_is_misuse(words, capsys):
+    assert run(words) == 2
+    assert "Error: Invalid value for '--" in capsys.readouterr().err
+
+
+def test_an_access_log_whose_path_is_too_long_is_an_error_of_the_store(capsys):
+    assert run(["access", "log", "--data", "y" * 5_000]) == StoreError.exit_status
+    assert capsys.readouterr().err.startswith("dray: store-error: ")

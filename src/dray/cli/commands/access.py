@@ -9,7 +9,7 @@ import click
 
 from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table
-from dray.cli.settings import Settings, takes_json
+from dray.cli.settings import MOST, Settings, takes_json
 
 
 @click.group(cls=CommandGroup)
@@ -64,7 +64,9 @@ def explain(
 
 @command.command()
 @click.option("--data", required=True, metavar="DIR", type=Path, help="The data directory.")
-@click.option("--last", metavar="N", type=click.IntRange(1), help="List the newest N entries only.")
+@click.option(
+    "--last", metavar="N", type=click.IntRange(1, MOST), help="List the newest N entries only."
+)
 @takes_json
 @click.pass_obj
 def log(settings: Settings, *, data: Path, last: int | None) -> None:

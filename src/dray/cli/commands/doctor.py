@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dray.cli.output import print_json, printable
+from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 
 EXIT_FINDINGS = 1
@@ -14,7 +15,7 @@ EXIT_FINDINGS = 1
 @click.argument("queue", required=False)
 @click.option(
     "--idle",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

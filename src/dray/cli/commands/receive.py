@@ -22,6 +22,7 @@ from dray.cli.incoming_files import ShownFiles
 from dray.cli.interrupted import telling
 from dray.cli.output import print_json, standard_output_is_closed
 from dray.cli.progress import progress
+from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
 from dray.cli.words import counted
@@ -74,7 +75,7 @@ _FOLDER_OPTIONS = (
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     help="Seconds to wait for each message  [default: no limit for the first, 0 for the rest].",
 )
 @click.option("--resume", is_flag=True, help="Keep a partly received file and resume it (--large).")
@@ -119,7 +120,7 @@ _FOLDER_OPTIONS = (
 )
 @click.option(
     "--retry-delay",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     default=0.0,
     show_default=True,
     metavar="SECONDS",

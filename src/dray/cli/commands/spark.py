@@ -10,6 +10,7 @@ import click
 from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_record
 from dray.cli.progress import progress
+from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_json, takes_url_and_json
 from dray.cli.sizes import Size
 from dray.errors import StoreCorrupt
@@ -44,7 +45,7 @@ def command() -> None:
 @click.option("--follow", is_flag=True, help="Keep landing new messages until ^C.")
 @click.option(
     "--idle",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     metavar="S",
     help=("With --follow: stop after S seconds without a message."),
 )
@@ -53,7 +54,7 @@ def command() -> None:
 )
 @click.option(
     "--commit-every",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     default=10.0,
     show_default=True,
     metavar="S",

@@ -12,6 +12,7 @@ import click
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.queue_text import state_of
 from dray.cli.rates import Rates, look_at_all, rates_between
+from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.words import duration
 from dray.model.classes import QueueKind
@@ -26,6 +27,7 @@ _COLUMNS = [
 ]  # fmt: skip
 _LINES_BESIDE = 6
 """Lines of a terminal that the frame of a table and the line above it take."""
+_DAY_S = 86_400
 _TOP_LEFT = "\x1b[H\x1b[J"
 
 
@@ -35,7 +37,7 @@ _TOP_LEFT = "\x1b[H\x1b[J"
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.05),
+    type=Seconds(0.05, _DAY_S),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

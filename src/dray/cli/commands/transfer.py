@@ -15,6 +15,7 @@ import click
 from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.progress import ProgressDisplay, progress
+from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Size
 from dray.errors import Misuse, TargetUnwritable, TransferCancelled, TransferSourceChanged
@@ -52,7 +53,7 @@ def command() -> None:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     help="Seconds in which consumers may ask for the file  [default: 30].",
 )
 @click.option(
@@ -122,7 +123,7 @@ def offer(
     "--to", "target", default=".", metavar="PATH", help=("Directory or new file to save to.")
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0), help="Seconds to wait for an offer  [default: no limit]."
+    "--timeout", type=Seconds(0), help="Seconds to wait for an offer  [default: no limit]."
 )
 @click.option(
     "--direct/--relayed",

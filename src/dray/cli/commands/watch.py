@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.folders import Shown, folder_options
+from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--settle",
-    type=click.FloatRange(0),
+    type=Seconds(0),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--poll",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     metavar="SECONDS",
     help="Look at the folder this often, where the kernel does not tell of changes (NFS).",
 )
