@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -15,6 +17,11 @@ from tests.leaks import Leaks
 # Started in the background by a shell, a process ignores SIGINT, and so do its children; the tests
 # that interrupt something would then wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A run starts thousands of processes. Each would compile all that it imports, Spark's planners 1.3
+# seconds' worth, where the environment forbids to keep what was compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A shared machine is slow at times; slowness is what the timeout of pytest is for.
 hypothesis.settings.register_profile(
