@@ -108,11 +108,16 @@ def _at(verb: Verb) -> Row:
 
     def row(context: Context, session: Session, head: _AtQueue, body: memoryview) -> None:
         del body
-        queue = context.state.queues.get(head.queue)
-        if queue is not None:
-            require(context, session, verb, queue)
+        _require_at(context, session, verb, head.queue)
 
     return row
+
+
+def _require_at(context: Context, session: Session, verb: Verb, number: int) -> None:
+    """Refuse a caller without a right at the queue of a number, if there is that queue."""
+    queue = context.state.queues.get(number)
+    if queue is not None:
+        require(context, session, verb, queue)
 
 
 def _named(verb: Verb) -> Row:
@@ -169,14 +174,15 @@ def _open(context: Context, session: Session, head: frames.OpenQueue, body: memo
 
 
 def _quota(context: Context, session: Session, head: frames.SetQuota, body: memoryview) -> None:
+    del body
     if head.name:
-        _named(Verb.MANAGE)(context, session, head, body)
+        require_named(context, session, Verb.MANAGE, head.name)
     else:
         require_whole(context, session, Verb.MANAGE)
 
 
 def _send(context: Context, session: Session, head: frames.Send, body: memoryview) -> None:
-    _at(Verb.SEND)(context, session, head, body)
+    _require_at(context, session, Verb.SEND, head.queue)
     if head.transaction:
         _own_number(context, session, head.transaction)
     _records(context, session, _offsets(head.sizes, len(body)), body)
@@ -185,7 +191,7 @@ def _send(context: Context, session: Session, head: frames.Send, body: memoryvie
 def _send_file(
     context: Context, session: Session, head: file_frames.SendFile, body: memoryview
 ) -> None:
-    _at(Verb.SEND)(context, session, head, body)
+    _require_at(context, session, Verb.SEND, head.queue)
     _own_number(context, session, head.transaction)
     _records(context, session, _offsets([len(body)], len(body)), body)
 
@@ -226,7 +232,8 @@ def _own_transaction(
 
 
 def _reserve(context: Context, session: Session, head: frames.Reserve, body: memoryview) -> None:
-    _at(Verb.SEND)(context, session, head, body)
+    del body
+    _require_at(context, session, Verb.SEND, head.queue)
     _own_number(context, session, head.transaction)
 
 
@@ -236,8 +243,9 @@ def _receive(
     head: frames.Receive | frames.LargeReceive,
     body: memoryview,
 ) -> None:
+    del body
     looks = head.peek and not (isinstance(head, frames.LargeReceive) and head.reject)
-    _at(Verb.PEEK if looks else Verb.RECEIVE)(context, session, head, body)
+    _require_at(context, session, Verb.PEEK if looks else Verb.RECEIVE, head.queue)
     if head.transaction and not head.peek:
         _own_number(context, session, head.transaction)
     if isinstance(head, frames.LargeReceive):
@@ -247,10 +255,10 @@ def _receive(
 def _move_large(
     context: Context, session: Session, head: frames.LargeMove, body: memoryview
 ) -> None:
-    _at(Verb.RECEIVE)(context, session, head, body)
-    target = context.state.queues.get(head.target)
-    if target is not None and not head.unreadable:
-        require(context, session, Verb.SEND, target)
+    del body
+    _require_at(context, session, Verb.RECEIVE, head.queue)
+    if not head.unreadable:
+        _require_at(context, session, Verb.SEND, head.target)
     _status_queue(context, session, head.status_queue)
 
 
@@ -263,10 +271,9 @@ def _status_queue(context: Context, session: Session, number: int) -> None:
 
 
 def _move(context: Context, session: Session, head: frames.Move, body: memoryview) -> None:
-    _at(Verb.RECEIVE)(context, session, head, body)
-    target = context.state.queues.get(head.target)
-    if target is not None:
-        require(context, session, Verb.SEND, target)
+    del body
+    _require_at(context, session, Verb.RECEIVE, head.queue)
+    _require_at(context, session, Verb.SEND, head.target)
     if head.transaction:
         _own_number(context, session, head.transaction)
 
@@ -274,21 +281,22 @@ def _move(context: Context, session: Session, head: frames.Move, body: memoryvie
 def _move_messages(
     context: Context, session: Session, head: frames.MoveMessages, body: memoryview
 ) -> None:
-    _at(Verb.RECEIVE)(context, session, head, body)
-    target = context.state.queues.get(head.target)
-    if target is not None:
-        require(context, session, Verb.SEND, target)
+    del body
+    _require_at(context, session, Verb.RECEIVE, head.queue)
+    _require_at(context, session, Verb.SEND, head.target)
     _own_number(context, session, head.number)
 
 
 def _taking(context: Context, session: Session, head: _Taking, body: memoryview) -> None:
-    _at(Verb.RECEIVE)(context, session, head, body)
+    del body
+    _require_at(context, session, Verb.RECEIVE, head.queue)
     if head.transaction:
         _own_number(context, session, head.transaction)
 
 
 def _upload(context: Context, session: Session, head: frames.UploadBegin, body: memoryview) -> None:
-    _at(Verb.SEND)(context, session, head, body)
+    del body
+    _require_at(context, session, Verb.SEND, head.queue)
     _own_number(context, session, head.number)
 
 
