@@ -29,7 +29,6 @@ from dray.errors import (
     InvalidConfiguration,
     MessageNotFound,
     QueueRecreated,
-    StoreError,
     StoreLocked,
 )
 from dray.model.sizes import size_in_bytes
@@ -279,18 +278,13 @@ class Landing:
 
     def _check_payloads(self, rows: pa.Table) -> None:
         """Raise `StoreError` if this machine does not see what the executors put in place."""
+        from dray.spark.landing.messages import check_written
+
         for name, size in zip(rows["payload"].to_pylist(), rows["size"].to_pylist(), strict=True):
             if name is None:
                 continue
-            path = self.payloads / name
             with disk_told(self.out):
-                there = path.stat().st_size if path.exists() else None
-            if there != size:
-                raise StoreError(
-                    f"an executor wrote {path}, {size} bytes, and the driver finds"
-                    f" {'no such file' if there is None else f'{there} bytes'} there; land into a"
-                    " directory that the driver and all executors share. Nothing was settled"
-                )
+                check_written(self.payloads / name, size)
 
     def _settle(self, examined: Examined) -> None:
         """Take from the queues what the table has; a crash before this is made good by the next."""

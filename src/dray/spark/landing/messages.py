@@ -44,22 +44,27 @@ def write_range(directory: Path, batches: Iterable[pa.RecordBatch]) -> tuple[str
         return path.name, file.tell(), count
 
 
+def check_written(path: Path, size: int) -> None:
+    """Raise `StoreError` if this machine does not see the file that an executor wrote."""
+    there = path.stat().st_size if path.exists() else None
+    if there != size:
+        raise StoreError(
+            f"an executor wrote {path}, {size} bytes, and the driver finds"
+            f" {'no such file' if there is None else f'{there} bytes'} there; land into a"
+            " directory that the driver and all executors share. Nothing was settled"
+        )
+
+
 def read_ranges(directory: Path, rows: pa.Table) -> pa.Table:
     """The messages of the ranges of a micro-batch, in queue order (`schema.MESSAGES`).
 
-    Raises `StoreError` if this machine does not see what the executors wrote.
+    Raises `StoreError` as `check_written` does.
     """
     tables = [spark_arrow(MESSAGES).empty_table()]
     for name, size in zip(rows["payload"].to_pylist(), rows["size"].to_pylist(), strict=True):
         path = directory / name
         with disk_told(path):
-            there = path.stat().st_size if path.exists() else None
-            if there != size:
-                raise StoreError(
-                    f"an executor wrote {path}, {size} bytes, and the driver finds"
-                    f" {'no such file' if there is None else f'{there} bytes'} there; land into a"
-                    " directory that the driver and all executors share. Nothing was settled"
-                )
+            check_written(path, size)
             with pa.memory_map(str(path)) as file:
                 tables.append(pa.ipc.open_file(file).read_all())
     return pa.concat_tables(tables)
