@@ -116,6 +116,7 @@ def test_what_was_said_of_the_message_is_restored(large):
         "app_specific": (1 << 31) - 1,
         "extension": b"more",
         "response_queue": "answers",
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "administration_queue": "acks",
         "acknowledge": dray.Acknowledge.FULL_REACH_QUEUE,
     }

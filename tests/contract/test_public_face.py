@@ -27,6 +27,7 @@ PROPERTIES = {
     "administration_queue": None,
     "acknowledge": dray.Acknowledge.NONE,
     "response_queue": None,
+    "traceparent": None,
     "use_dead_letter_queue": None,
     "use_journal_queue": False,
 }
@@ -144,7 +145,8 @@ CALLS = {
 MESSAGE = (
     "id lookup_id body label correlation_id app_specific extension priority recoverable"
     " message_class transaction_id first_in_transaction last_in_transaction sent_time arrived_time"
-    " source administration_queue response_queue destination abort_count move_count body_size"
+    " source administration_queue response_queue traceparent destination abort_count move_count"
+    " body_size"
 )
 QUEUE_INFO = (
     "name kind transactional message_count byte_count journal_count journal_bytes quota"

@@ -16,6 +16,7 @@ EVERY_PROPERTY = {
     "administration_queue": "acks",
     "acknowledge": dray.Acknowledge.FULL_RECEIVE,
     "response_queue": "dray://there:1/answers",
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     "use_dead_letter_queue": True,
     "use_journal_queue": True,
 }
@@ -130,6 +131,7 @@ NOT_TO_BE_SENT = [
     {"time_to_be_received": 1e300},
     {"administration_queue": 5},
     {"response_queue": 5},
+    {"traceparent": "0" * 256},
 ]
 
 

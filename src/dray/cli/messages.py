@@ -83,6 +83,7 @@ def describe(queue: str, message: Message) -> Line:
         "response_queue": message.response_queue,
         "use_dead_letter_queue": message.use_dead_letter_queue,
         "use_journal_queue": message.use_journal_queue,
+        "traceparent": message.traceparent,
         "first_in_transaction": message.first_in_transaction,
         "last_in_transaction": message.last_in_transaction,
         "abort_count": message.abort_count,

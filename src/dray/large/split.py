@@ -67,6 +67,7 @@ class Control(msgspec.Struct, frozen=True, array_like=True):
     administration_queue: str | None = None
     acknowledge: int = 0
     file: tuple[bytes, int, int, int] | None = None
+    traceparent: str | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -239,6 +240,7 @@ class Split:
             message.administration_queue,
             index(message.acknowledge),
             self._file,
+            message.traceparent,
         )
         return _encode(control)
 

@@ -61,6 +61,8 @@ LABEL_CHARACTERS_MAX: Final = 249
 """MSMQ's bound (semantics 1.3)."""
 CORRELATION_ID_CHARACTERS_MAX: Final = 255
 """A message id has 52 at most; programs may make longer ones of their own."""
+TRACEPARENT_CHARACTERS_MAX: Final = 255
+"""W3C's version 00 has 55; later versions may be longer."""
 TIME_TO_LIVE_S_MAX: Final = 1e10
 """Three centuries: in microseconds since 1970 it still fits the 63 bits of an expiry."""
 PROPERTIES_BYTES_MAX: Final = 64 * KIB

@@ -21,7 +21,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class Message(_Body, frozen=True, kw_only=True):
-    """One message: its body, and keywords. Those after `use_journal_queue` queue managers set.
+    """One message: its body, and keywords. Those after `traceparent` queue managers set.
 
     `body` is bytes or a memoryview; times are seconds since the epoch (`sent_time`, `arrived_time`)
     or durations in seconds (`time_to_...`); sizes are bytes.
@@ -40,6 +40,7 @@ class Message(_Body, frozen=True, kw_only=True):
     response_queue: str | None = None
     use_dead_letter_queue: bool | None = None
     use_journal_queue: bool = False
+    traceparent: str | None = None
 
     id: MessageId | None = None
     lookup_id: LookupId | None = None

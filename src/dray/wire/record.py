@@ -43,6 +43,7 @@ from dray.model.limits import (
     PRIORITY_MAX,
     PROPERTIES_BYTES_MAX,
     TIME_TO_LIVE_S_MAX,
+    TRACEPARENT_CHARACTERS_MAX,
 )
 from dray.model.message import Buffer, Message
 
@@ -95,6 +96,7 @@ class RecordHeader(NamedTuple):
 
 _Label = Annotated[str, msgspec.Meta(max_length=LABEL_CHARACTERS_MAX)]
 _CorrelationId = Annotated[str, msgspec.Meta(max_length=CORRELATION_ID_CHARACTERS_MAX)]
+_TraceParent = Annotated[str, msgspec.Meta(max_length=TRACEPARENT_CHARACTERS_MAX)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=TIME_TO_LIVE_S_MAX)]
 
 
@@ -108,6 +110,7 @@ class _Plain(msgspec.Struct, frozen=True, array_like=True):
     time_to_be_received: _Seconds | None = None
     administration_queue: str | None = None
     response_queue: str | None = None
+    traceparent: _TraceParent | None = None
 
 
 class Properties(_Plain, frozen=True, array_like=True):
@@ -133,6 +136,7 @@ _WHAT_IT_IS = {
     "time_to_be_received": _DURATION,
     "administration_queue": _ADDRESS,
     "response_queue": _ADDRESS,
+    "traceparent": f"Unicode text of at most {TRACEPARENT_CHARACTERS_MAX} characters, or None",
     "destination": _ADDRESS,
 }
 _DEFAULTS = Properties()
@@ -253,6 +257,7 @@ def _encode_properties(message: Message) -> bytes:
         message.time_to_be_received,
         message.administration_queue,
         message.response_queue,
+        message.traceparent,
     )
     if message.destination and (
         message.use_dead_letter_queue is not False or message.use_journal_queue

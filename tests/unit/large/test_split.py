@@ -66,7 +66,7 @@ def test_the_trailer_counts_and_measures_what_the_header_could_not_know():
 def test_the_control_record_is_the_one_in_the_documentation():
     split = split_of(Message(label="blob", correlation_id="mine", app_specific=5))
     assert split.header().message.body == bytes.fromhex(
-        "9e 01 00 05 a4 6d696e65 a4 626c6f62 ff cd03e8 a6 626c616b6533 c400 c400 c0 c0 00 c0"
+        "9f 01 00 05 a4 6d696e65 a4 626c6f62 ff cd03e8 a6 626c616b6533 c400 c400 c0 c0 00 c0 c0"
     )
 
 

@@ -44,6 +44,7 @@ messages = st.builds(
     administration_queue=st.none() | st.text(max_size=50),
     acknowledge=st.sampled_from([Acknowledge.NONE, Acknowledge.FULL_RECEIVE]),
     response_queue=st.none() | st.text(max_size=50),
+    traceparent=st.none() | st.text(max_size=50),
     use_dead_letter_queue=st.none() | st.booleans(),
     use_journal_queue=st.booleans(),
 )

@@ -38,6 +38,7 @@ class Described:
         self.extension = control.extension
         self.response_queue = control.response_queue
         self.administration_queue = control.administration_queue
+        self.traceparent = control.traceparent
         self.acknowledge = Acknowledge(control.acknowledge)
         self.file = None if control.file is None else decode_file(control.file)
         self.transaction_id = header.transaction_id

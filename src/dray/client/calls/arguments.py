@@ -24,6 +24,7 @@ from dray.model.limits import (
     MESSAGE_NUMBER_MAX,
     PRIORITY_MAX,
     TIME_TO_LIVE_S_MAX,
+    TRACEPARENT_CHARACTERS_MAX,
     WORKERS_MAX,
 )
 from dray.model.message import Message
@@ -106,6 +107,10 @@ _MESSAGE_PROPERTIES: Final = {
     "destination": _ADDRESS,
     "use_dead_letter_queue": _FLAG,
     "use_journal_queue": _FLAG,
+    "traceparent": ExpectedValue(
+        f"a text of at most {TRACEPARENT_CHARACTERS_MAX} characters",
+        checks.text(TRACEPARENT_CHARACTERS_MAX),
+    ),
 }
 
 _BY_NAME: Final = {

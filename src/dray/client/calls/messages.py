@@ -59,6 +59,7 @@ class SendProperties(TypedDict, total=False):
     response_queue: str | None
     use_dead_letter_queue: bool | None
     use_journal_queue: bool
+    traceparent: str | None
 
 
 def spells_out_properties(send: _Send) -> _Send:
@@ -206,6 +207,7 @@ def _message(
         response_queue=properties.response_queue,
         use_dead_letter_queue=_dead_letter(flags),
         use_journal_queue=bool(flags & FLAG_JOURNAL),
+        traceparent=properties.traceparent,
         id=MessageId(join_id(source, header.number)),
         lookup_id=LookupId(envelope.lookup_id),
         message_class=_class_of(envelope.message_class),
