@@ -33,7 +33,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("house")
 
 TESTS = Path(__file__).parent
-LONG = ("spark", "crash", "simulation", "integration", "property")
+LONG = ("spark", "browser", "crash", "simulation", "integration", "property")
 """Folders whose files take long, first those that take longest."""
 
 

@@ -34,7 +34,7 @@ CLOCK_AND_CHANCE_CALLS = frozenset(
 )
 # Below src/dray. One module gives the cores their time; the others only wait for people or peers.
 CLOCK_AND_CHANCE_ALLOWED = (
-    "daemon/timekeeper.py", "cli/", "client/", "folders/", "spark/", "testing/",
+    "daemon/timekeeper.py", "cli/", "client/", "console/", "folders/", "spark/", "testing/",
 )  # fmt: skip
 PRINT_ALLOWED = ("cli/",)
 UNITS = frozenset({"KIB", "MIB", "GIB"})

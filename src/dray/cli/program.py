@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "cert": "Make an authority, and certificates for mutual TLS.",
     "doctor": "Say why messages do not move, and what to do.",
     "info": "Show the state of the queue manager.",
+    "console": "Show queues, dead letters and deliveries in a browser.",
     "top": "Show depths, rates and ages of the queues on one screen.",
     "queue": "Create, list, show, change, delete and purge queues.",
     "send": "Send files or standard input to a queue, in one transaction.",

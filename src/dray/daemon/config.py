@@ -30,14 +30,14 @@ from dray.model.limits import (
     RECONNECT_DELAY_S,
     RESEND_SCHEDULE_S,
 )
-from dray.model.names import is_host, parse_manager_address
+from dray.model.names import parse_manager_address
 from dray.model.sizes import size_in_bytes
+from dray.net.listening import http_address, listen_address
 from dray.net.tokens import is_within_machine, read_token
 from dray.store.limits import EXPRESS_BYTES, LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES
 
 UNLIMITED = "unlimited"
 _LEVELS = ("debug", "info", "warning", "error")
-_PORT_MAX = 65_535
 _NAME_CHARACTERS_MAX = 255
 _HALF_CHARACTER: Final = re.compile(r"[\ud800-\udfff]")
 _WRONG_KIND: Final = re.compile(r"Expected `([^`]+)`, got `[^`]+` - at `\$\.([^`]+)`")
@@ -286,22 +286,6 @@ def check_named(data: str) -> None:
     """Refuse "" as a data directory: an unset variable must not put a store wherever we stand."""
     if not data:
         raise InvalidConfiguration("the data directory has no name; give a path, such as ./data")
-
-
-def http_address(text: str) -> tuple[str, int] | Path:
-    """Read "HOST:PORT", or the path of a Unix socket; raises `InvalidConfiguration`."""
-    return Path(text) if "/" in text else listen_address(text)
-
-
-def listen_address(text: str) -> tuple[str, int]:
-    """Read "HOST:PORT"; raises `InvalidConfiguration`."""
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not is_host(host) or not port.isascii() or not port.isdecimal():
-        raise InvalidConfiguration(f"{text!r} is not an address to listen on; write HOST:PORT")
-    if int(port) > _PORT_MAX:
-        raise InvalidConfiguration(f"{text!r}: a port is at most {_PORT_MAX}")
-    return host, int(port)
 
 
 def _read_file(file: Path) -> dict[str, Any]:

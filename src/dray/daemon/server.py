@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from dray.daemon.access_record import AccessRecord
-from dray.daemon.config import ServeOptions, listen_address
+from dray.daemon.config import ServeOptions
 from dray.daemon.limits import (
     HELLO_S,
     SESSIONS_OF_EMBEDDED_MIN,
@@ -66,6 +66,7 @@ from dray.manager.events import (
 from dray.manager.notices import NoticeKind
 from dray.manager.turn import QueueManager
 from dray.model.callers import ANYONE, NOBODY, Caller
+from dray.net.listening import listen_address
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk

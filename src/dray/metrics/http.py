@@ -23,9 +23,9 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dray.client.blocking.manager import Manager
-from dray.daemon.config import http_address
 from dray.errors import AddressInUse, DrayError, InvalidConfiguration
 from dray.model.sizes import human_size
+from dray.net.listening import http_address
 
 if TYPE_CHECKING:
     from dray.client.connections.runtime import Dialer

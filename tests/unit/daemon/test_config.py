@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dray.daemon.config import listen_address, read_options
+from dray.daemon.config import read_options
 from dray.errors import InvalidConfiguration
 from dray.manager.events import Peer
 from dray.model.limits import QUOTA_BYTES_DEFAULT, RESEND_SCHEDULE_S
+from dray.net.listening import listen_address
 from dray.testing.keyed_manager import id_named
 
 

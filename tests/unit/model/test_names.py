@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dray.client.connections.address import parse_address
-from dray.daemon.config import listen_address
 from dray.errors import InvalidConfiguration, InvalidQueueName
 from dray.model import names
 from dray.model.limits import NAME_CHARACTERS_REMEMBERED_MAX
@@ -16,6 +15,7 @@ from dray.model.names import (
     parse_manager_address,
     parse_queue_address,
 )
+from dray.net.listening import listen_address
 
 IMPOSSIBLE_HOSTS = ("..", "a..b", "x" * 64, ".".join(["x" * 60] * 5), "a\0b", "\ud800", "a b")
 

@@ -1,0 +1,77 @@
+"""`dray console`: what is stuck, in a browser."""
+
+from __future__ import annotations
+
+import click
+
+from dray.cli.settings import Settings, takes_url_and_json
+
+
+@click.command()
+@click.option(
+    "--listen",
+    default="127.0.0.1:7341",
+    show_default=True,
+    metavar="HOST:PORT|PATH",
+    help="Address or Unix socket to listen at; port 0 picks a free port.",
+)
+@click.option("--read-only", is_flag=True, help="Show everything and change nothing.")
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST",
+    help="Another name by which browsers may call it; may be repeated.",
+)
+@click.option("--tls-cert", metavar="FILE.pem", help="Certificate to present to browsers.")
+@click.option(
+    "--tls-key",
+    metavar="FILE.pem",
+    help="Private key of the certificate  [default: in the same file].",
+)
+@click.option(
+    "--tls-client-ca",
+    metavar="FILE.pem",
+    help="Accept only browsers that present a certificate signed by one of these authorities.",
+)
+@click.option(
+    "--quiet",
+    is_flag=True,
+    help="Print the file that holds the start link instead of the link, as for a log.",
+)
+@takes_url_and_json
+@click.pass_obj
+def command(
+    settings: Settings,
+    *,
+    listen: str,
+    read_only: bool,
+    names: tuple[str, ...],
+    tls_cert: str | None,
+    tls_key: str | None,
+    tls_client_ca: str | None,
+    quiet: bool,
+) -> int:
+    """Show queues, dead letters and deliveries in a browser, until told to stop.
+
+    It prints a link that opens it once. At an address that other machines reach it needs
+    --tls-cert, and each visitor signs in with a token and has its rights. Needs the extra console.
+    """
+    from dray.console import run
+
+    return run(
+        {
+            "url": settings.url,
+            "token_file": settings.token_file,
+            "ca": settings.ca,
+            "cert": settings.cert,
+            "key": settings.key,
+            "listen": listen,
+            "read_only": read_only,
+            "names": names,
+            "tls_cert": tls_cert,
+            "tls_key": tls_key,
+            "tls_client_ca": tls_client_ca,
+            "quiet": quiet,
+        }
+    )

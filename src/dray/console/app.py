@@ -1,0 +1,83 @@
+"""The app of the console: the routes of its rooms behind the door, and its errors as pages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from dray.console import pages, sample, v1
+from dray.console.console import FRAGMENT, Console, Tab, console_of
+from dray.console.door import Door, Doorkeeping
+from dray.console.statuses import status_of
+from dray.console.templating import STATIC
+from dray.errors import DrayError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+_log = logging.getLogger(__name__)
+_BUG = "the console failed, which is a bug of Dray; its log says where"
+TABS: list[Tab] = [*pages.tabs, *sample.tabs]
+
+
+def application(console: Console, keeping: Doorkeeping) -> ASGIApp:
+    """The whole console behind its door."""
+    routes: list[BaseRoute] = [*pages.routes, *sample.routes, *v1.routes]
+    if not any(isinstance(each, Route) and each.path == "/" for each in routes):
+        routes.append(Route("/", _home))
+    return behind_door(console, keeping, routes)
+
+
+def behind_door(console: Console, keeping: Doorkeeping, routes: Sequence[BaseRoute]) -> ASGIApp:
+    """Some routes behind a door."""
+    static = Mount("/static", StaticFiles(directory=STATIC))
+    app = Starlette(
+        routes=[static, *routes],
+        exception_handlers={
+            DrayError: _dray_error,
+            HTTPException: _http_error,
+            Exception: _bug,
+        },
+    )
+    app.state.console = console
+    return Door(app, keeping, console)
+
+
+async def _home(request: Request) -> Response:
+    del request
+    return RedirectResponse(TABS[0].path, HTTPStatus.SEE_OTHER)
+
+
+async def _dray_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, DrayError)
+    return _error_page(request, status_of(error), str(error), error.code)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    said = "there is no such page; choose one above"
+    if error.status_code != HTTPStatus.NOT_FOUND:
+        said = error.detail
+    return _error_page(request, HTTPStatus(error.status_code), said)
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    # The path only: queries and bodies may hold what somebody wrote.
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _error_page(request, HTTPStatus.INTERNAL_SERVER_ERROR, _BUG)
+
+
+def _error_page(request: Request, status: HTTPStatus, sentence: str, code: str = "") -> Response:
+    template = "error_part.html" if FRAGMENT in request.headers else "error.html"
+    return console_of(request).page(
+        request, template, status=status, sentence=sentence, code=code, status_line=status
+    )

@@ -1,0 +1,95 @@
+"""The object that each room of the console works with: connections, templates, what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from dray.console.callers import Callers
+from dray.console.templating import templates
+from dray.console.visitors import Visitor
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from dray.aio import Manager
+
+FRAGMENT: Final = "Dray-Fragment"
+"""The script sends this header: it wants a part of a page and not a whole one."""
+VISITOR: Final = "dray.visitor"
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One entry of the navigation."""
+
+    path: str
+    label: str
+
+
+class Console:
+    """Connections and templates for the routes. A handler finds it with `console_of(request)`."""
+
+    def __init__(self, callers: Callers, tabs: list[Tab], *, read_only: bool, name: str) -> None:
+        """Take the connections, the navigation, and the name of the queue manager."""
+        self.callers = callers
+        self.read_only = read_only
+        self._tabs = tabs
+        self._name = name
+
+    async def manager(self, request: Request) -> Manager:
+        """The queue manager, with the rights of the visitor."""
+        return await self.callers.manager(visitor_of(request).token)
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        *,
+        status: int = HTTPStatus.OK,
+        headers: dict[str, str] | None = None,
+        **values: object,
+    ) -> Response:
+        """A page, or a part of one, from a template; it knows the values that are given.
+
+        Every template also knows `path`, `tabs`, `read_only`, `manager_name` and `said`, the
+        sentences of `tell`.
+        """
+        visitor: Visitor | None = request.scope.get(VISITOR)
+        is_part = FRAGMENT in request.headers
+        shared = {
+            "path": request.url.path,
+            "tabs": self._tabs if visitor is not None else [],
+            "signed_in": visitor is not None,
+            "read_only": self.read_only,
+            # Nobody learns the name from outside.
+            "manager_name": self._name if visitor is not None else "closed",
+            "said": visitor.hear() if visitor is not None and not is_part else [],
+        }
+        text = templates().get_template(template).render(shared | values)
+        return HTMLResponse(text, status_code=status, headers=headers)
+
+    def tell(self, request: Request, sentence: str, kind: str = "good") -> None:
+        """Say something at the top of the visitor's next page; `kind` is "good" or "bad"."""
+        visitor_of(request).tell(sentence, kind)
+
+    def go_to(self, path: str) -> Response:
+        """Send the browser to a page after a form."""
+        return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+
+
+def console_of(request: Request) -> Console:
+    """The console that serves a request."""
+    console = request.app.state.console
+    assert isinstance(console, Console)
+    return console
+
+
+def visitor_of(request: Request) -> Visitor:
+    """The visitor whom the door let in."""
+    visitor = request.scope[VISITOR]
+    assert isinstance(visitor, Visitor)
+    return visitor

@@ -1,0 +1,226 @@
+"""The door of the console: every request passes here first.
+
+1. `Host` names the console, so that no other name can be rebound to its address.
+2. `Origin`, where a browser sends it, is the console's own; a request that changes something has
+   one, or comes from no browser and carries no cookie.
+3. A console for reading refuses every method that changes something.
+4. A cookie stands for a session, which the start link or a token began. `/v1` takes no cookie.
+
+Every answer forbids scripts, styles and requests that are not the console's own.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from dray.console.console import VISITOR, Console
+from dray.console.form import read_form
+from dray.console.start_link import START, StartLink
+from dray.console.statuses import status_of
+from dray.console.visitors import SignIns, Visitors
+from dray.errors import ConnectionLost, DrayError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SIGN_IN: Final = "/sign-in"
+SIGN_OUT: Final = "/sign-out"
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_WITHOUT_SESSION: Final = ("/static/", "/v1/", "/metrics", "/healthz", "/readyz", "/v1")
+"""Style sheet and script hold nothing secret; `/v1` asks each request for a token by itself."""
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_TOKEN_CHARACTERS_MAX: Final = 1_000
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:;"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # With no-referrer, browsers would send the Origin of our own forms as null.
+    "Referrer-Policy": "same-origin",
+}
+_STRANGE_NAME: Final = (
+    "this console is not known by the name {host}; open it by the address that it printed"
+)
+_FOREIGN: Final = "the request came from another site, {origin}; use the page of the console"
+_NO_ORIGIN: Final = "the request does not say which page it came from; use the page of the console"
+_READ_ONLY: Final = "this console only shows things; start it without --read-only to change them"
+_VOID: Final = (
+    "this link has been used, or a newer one has replaced it; {file} holds the one that is valid"
+)
+
+
+class Doorkeeping:
+    """Decides who comes in at a console that listens at one place."""
+
+    def __init__(
+        self,
+        *,
+        names: frozenset[str] = _LOOPBACK,
+        secure: bool = False,
+        start: StartLink | None = None,
+        cookie: str = "dray-console",
+    ) -> None:
+        """Let in by `start`, or without it by the token of a caller of the queue manager.
+
+        `names` are the hosts by which browsers may call it, `secure` says that they use TLS.
+        """
+        self.start = start
+        self.visitors = Visitors()
+        self.sign_ins = SignIns()
+        self.secure = secure
+        self.cookie = f"__Host-{cookie}" if secure else cookie
+        self._names = names
+
+    def refusal(self, request: Request, *, read_only: bool) -> tuple[HTTPStatus, str] | None:
+        """Why a request is refused before anybody looks at its session; None if it is not."""
+        hosts = request.headers.getlist("host")
+        host = hosts[0].lower() if len(hosts) == 1 else ""
+        if _without_port(host) not in self._names:
+            return HTTPStatus.MISDIRECTED_REQUEST, _STRANGE_NAME.format(host=host or "(none)")
+        origin = request.headers.get("origin")
+        own = f"{'https' if self.secure else 'http'}://{host}"
+        if origin is not None and origin.lower() != own:
+            return HTTPStatus.FORBIDDEN, _FOREIGN.format(origin=origin)
+        if request.method in _READS or _is_without_session(request.url.path):
+            return None
+        if origin is None:
+            return HTTPStatus.FORBIDDEN, _NO_ORIGIN
+        if read_only and request.url.path not in {SIGN_IN, SIGN_OUT}:
+            return HTTPStatus.FORBIDDEN, _READ_ONLY
+        return None
+
+    def set_cookie(self, response: Response, value: str) -> None:
+        """Give a session to the browser, for as long as it runs."""
+        response.set_cookie(
+            self.cookie, value, path="/", secure=self.secure, httponly=True, samesite="strict"
+        )
+
+
+class Door:
+    """Stands before the app of a console, as an app itself."""
+
+    def __init__(self, app: ASGIApp, keeping: Doorkeeping, console: Console) -> None:
+        """Pass what may come in to `app`."""
+        self._app = app
+        self._keeping = keeping
+        self._console = console
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _guard(MutableHeaders(scope=message), request.url.path)
+            await send(message)
+
+        answer = await self._answer(request)
+        await (answer or self._app)(scope, receive, send_guarded)
+
+    async def _answer(self, request: Request) -> Response | None:
+        """The door's own answer; None lets the request in."""
+        keeping, path = self._keeping, request.url.path
+        refusal = keeping.refusal(request, read_only=self._console.read_only)
+        if refusal is not None:
+            status, sentence = refusal
+            return self._refused(request, status, sentence)
+        cookie = request.cookies.get(keeping.cookie, "")
+        visitor = keeping.visitors.find(cookie) if cookie else None
+        if path.startswith(START):
+            return self._started(request, path.removeprefix(START), is_in=visitor is not None)
+        if path == SIGN_IN and request.method == "POST" and keeping.start is None:
+            return await self._signed_in(request)
+        if path == SIGN_OUT and request.method == "POST":
+            keeping.visitors.dismiss(cookie)
+            return RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        if _is_without_session(path):
+            return None
+        if visitor is None:
+            return self._shut(request, HTTPStatus.UNAUTHORIZED)
+        request.scope[VISITOR] = visitor
+        return None
+
+    def _started(self, request: Request, token: str, *, is_in: bool) -> Response:
+        """Exchange the start link for a session."""
+        start = self._keeping.start
+        home = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        if start is None:
+            return self._shut(request, HTTPStatus.UNAUTHORIZED)
+        # A look at the headers, as some programs that show links take, does not use it up.
+        if request.method == "GET" and start.is_exchanged(token):
+            self._keeping.set_cookie(home, self._keeping.visitors.admit())
+            return home
+        if is_in:
+            return home
+        return self._refused(request, HTTPStatus.FORBIDDEN, _VOID.format(file=start.file))
+
+    async def _signed_in(self, request: Request) -> Response:
+        """Begin a session with a token, if the queue manager knows it."""
+        keeping = self._keeping
+        try:
+            keeping.sign_ins.check()
+            token = (await read_form(request)).text("token").strip()
+            if not 0 < len(token) <= _TOKEN_CHARACTERS_MAX:
+                return self._shut(request, HTTPStatus.BAD_REQUEST, "write your token")
+            await self._console.callers.manager(token)
+        except ConnectionLost as error:
+            return self._shut(request, status_of(error), str(error))
+        except DrayError as error:
+            keeping.sign_ins.failed()
+            return self._shut(request, status_of(error), str(error))
+        home = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        keeping.set_cookie(home, keeping.visitors.admit(token))
+        return home
+
+    def _shut(self, request: Request, status: HTTPStatus, sentence: str = "") -> Response:
+        start = self._keeping.start
+        return self._console.page(
+            request,
+            "door.html",
+            status=status,
+            file="" if start is None else str(start.file),
+            sentence=sentence,
+        )
+
+    def _refused(self, request: Request, status: HTTPStatus, sentence: str) -> Response:
+        return self._console.page(
+            request, "error.html", status=status, sentence=sentence, code="", status_line=status
+        )
+
+
+def _guard(headers: MutableHeaders, path: str) -> None:
+    for name, value in _HEADERS.items():
+        headers.setdefault(name, value)
+    if path.startswith(START):
+        headers["Referrer-Policy"] = "no-referrer"
+    if not path.startswith("/static/"):
+        headers.setdefault("Cache-Control", "no-store")
+
+
+def _is_without_session(path: str) -> bool:
+    return path.startswith(_WITHOUT_SESSION)
+
+
+def _without_port(host: str) -> str:
+    """The name in a `Host` header, in brackets if it is an IPv6 address; "" if it is no host."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:
+        return ""
+    name = parts.hostname or ""
+    shown = f"[{name}]" if ":" in name else name
+    return shown if host in {shown, f"{shown}:{parts.port}"} else ""

@@ -1,0 +1,51 @@
+"""Fields of a form that a browser sends: small, and read whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+from dray.errors import Misuse
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_BYTES_MAX: Final = 1 << 20
+"""Ids of 10,000 chosen messages fit."""
+_FIELDS_MAX: Final = 20_000
+"""The same choice, with a field for each id and a few besides."""
+
+
+class Form:
+    """The fields of a form."""
+
+    def __init__(self, fields: dict[str, list[str]]) -> None:
+        """Take the values of each field, in their order."""
+        self._fields = fields
+
+    def text(self, name: str, default: str = "") -> str:
+        """The last value of a field."""
+        return self._fields.get(name, [default])[-1]
+
+    def each(self, name: str) -> list[str]:
+        """All values of a field."""
+        return self._fields.get(name, [])
+
+
+async def read_form(request: Request) -> Form:
+    """Read a form; raises `Misuse` for one that is too long or no form."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if kind != "application/x-www-form-urlencoded":
+        raise Misuse("the request carries no form; use the page of the console")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _BYTES_MAX:
+            raise Misuse("the form is too long; choose fewer messages at a time")
+    try:
+        fields = parse_qs(
+            body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict"
+        )
+    except ValueError as error:
+        raise Misuse("the form cannot be read; use the page of the console") from error
+    return Form(fields)

@@ -1,0 +1,188 @@
+"""Listens and serves a console until a signal ends it: one process, one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import uvicorn
+
+import dray.aio
+from dray.console.app import TABS, application
+from dray.console.callers import Callers
+from dray.console.console import Console
+from dray.console.door import Doorkeeping
+from dray.console.start_link import StartLink
+from dray.errors import InvalidConfiguration
+from dray.net.doors import runtime_link
+from dray.net.listening import http_address, listening_socket
+from dray.net.tls import presenting
+from dray.net.tokens import is_within_machine
+from dray.notify import READY, STOPPING, notify
+
+if TYPE_CHECKING:
+    import ssl
+
+    from dray.aio import Manager
+    from dray.client.awaited.opening import Opening
+
+_GRACE_S: Final = 3
+"""Requests that still run then are cut off: a receive that waits takes nothing with it."""
+_CONNECTIONS_MAX: Final = 1_000
+"""A browser holds six; more than these are no browsers."""
+
+
+class ConsoleOptions(msgspec.Struct, kw_only=True, frozen=True):
+    """How to run a console; the first six tell how it reaches the queue manager."""
+
+    url: str
+    token_file: str | None = None
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    listen: str = "127.0.0.1:7341"
+    read_only: bool = False
+    names: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    quiet: bool = False
+    """Print the file of the start link, and not the link itself."""
+
+
+def run(options: ConsoleOptions) -> int:
+    """Serve until SIGTERM or SIGINT; give the exit status, 0. Raises `DrayError`s at the start."""
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: ConsoleOptions) -> int:
+    goal = http_address(options.listen)
+    context = _tls(options, goal)
+    async with AsyncExitStack() as stack:
+        callers = Callers(partial(_connecting, options))
+        stack.push_async_callback(callers.close)
+        info = await (await callers.manager()).info()
+        listening = listening_socket(goal)
+        stack.callback(listening.close)
+        if isinstance(goal, Path):
+            stack.callback(goal.unlink, missing_ok=True)
+        place = _place(goal, listening, secure=context is not None)
+        keeping = _keeping(options, goal, place, context)
+        if keeping.start is not None:
+            stack.callback(keeping.start.remove)
+        console = Console(callers, TABS, read_only=options.read_only, name=info.name)
+        config = uvicorn.Config(
+            application(console, keeping),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=_CONNECTIONS_MAX,
+            timeout_graceful_shutdown=_GRACE_S,
+            ssl_context_factory=None if context is None else lambda *_: context,
+        )
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        sys.stdout.write(_ready(options, keeping, place))
+        sys.stdout.flush()
+        await _until_signalled(_ConsoleServer(config), listening)
+    return 0
+
+
+def _connecting(options: ConsoleOptions, token: str) -> Opening[Manager]:
+    """Connect with the token of a visitor; without one as the console itself."""
+    return dray.aio.connect(
+        options.url,
+        ca=options.ca,
+        cert=options.cert,
+        key=options.key,
+        token=token or None,
+        token_file=None if token else options.token_file,
+    )
+
+
+class _ConsoleServer(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the loop: they are an end in good order, with status 0."""
+        yield
+
+
+async def _until_signalled(server: uvicorn.Server, listening: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    notify(READY)
+    await server.serve([listening])
+    notify(STOPPING)
+
+
+def _tls(options: ConsoleOptions, goal: tuple[str, int] | Path) -> ssl.SSLContext | None:
+    """The TLS to speak, if any; refuses an address that others reach without it."""
+    if options.tls_cert is not None:
+        if isinstance(goal, Path):
+            raise InvalidConfiguration(
+                "a Unix socket needs no TLS: only its owner reaches it; leave --tls-cert out"
+            )
+        return presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
+    if options.tls_key is not None or options.tls_client_ca is not None:
+        raise InvalidConfiguration("--tls-key and --tls-client-ca need --tls-cert; give it too")
+    if isinstance(goal, Path) or is_within_machine(goal[0]):
+        return None
+    raise InvalidConfiguration(
+        f"others on the network reach {options.listen}, and without TLS everyone on the way reads"
+        " what they see; give --tls-cert, or listen at 127.0.0.1"
+    )
+
+
+def _place(goal: tuple[str, int] | Path, listening: socket.socket, *, secure: bool) -> str:
+    """The origin by which a browser calls the console."""
+    if isinstance(goal, Path):
+        return "http://localhost"
+    host = f"[{goal[0]}]" if ":" in goal[0] else goal[0]
+    return f"{'https' if secure else 'http'}://{host}:{listening.getsockname()[1]}"
+
+
+def _keeping(
+    options: ConsoleOptions,
+    goal: tuple[str, int] | Path,
+    place: str,
+    context: ssl.SSLContext | None,
+) -> Doorkeeping:
+    secure = context is not None
+    cookie = "dray-console-" + place.rpartition(":")[2].strip("/")
+    if isinstance(goal, Path):
+        file = goal.with_name(f"{goal.name}.url")
+        return Doorkeeping(start=StartLink(file, place), cookie="dray-console")
+    host = f"[{goal[0]}]" if ":" in goal[0] else goal[0]
+    names = frozenset({host, "localhost", "127.0.0.1", "[::1]", *map(str.lower, options.names)})
+    if not is_within_machine(goal[0]):
+        return Doorkeeping(names=names, secure=secure, cookie=cookie)
+    file = runtime_link().with_name(f"{cookie}.url")
+    return Doorkeeping(names=names, secure=secure, start=StartLink(file, place), cookie=cookie)
+
+
+def _ready(options: ConsoleOptions, keeping: Doorkeeping, place: str) -> str:
+    where = options.listen if "/" in options.listen else place
+    if keeping.start is None:
+        return f"dray console ready at {where}; sign in with a token\n"
+    if options.quiet:
+        return f"dray console ready at {where}; open the link in {keeping.start.file}\n"
+    return f"dray console ready at {where}; open {keeping.start.url}\n"

@@ -1,0 +1,74 @@
+// Keeps parts of a page fresh. An element with an id and
+//
+//   data-refresh="/address/of/the/part"    data-every="2"
+//
+// is filled again with the HTML that the server gives there, as long as the page is looked at.
+// Focus, chosen boxes and open details stay as they are. Without this script pages work by reload.
+
+const BEFORE_SAYING_LOST = 2;
+let failures = 0;
+
+export const asPart = { "Dray-Fragment": "1" };
+
+export function fill(element, html) {
+  if (element.dataset.filled === html) return;
+  const kept = remember(element);
+  element.innerHTML = html;
+  element.dataset.filled = html;
+  restore(element, kept);
+}
+
+function remember(element) {
+  const active = element.contains(document.activeElement) ? document.activeElement : null;
+  return {
+    focus: active && (active.id || active.dataset.key),
+    chosen: [...element.querySelectorAll("input:checked")].map((box) => box.name + "=" + box.value),
+    open: [...element.querySelectorAll("details[open]")].map((each) => each.id),
+    scrolled: [...element.querySelectorAll(".scroll")].map((each) => each.scrollLeft),
+  };
+}
+
+function restore(element, kept) {
+  for (const box of element.querySelectorAll("input[type=checkbox], input[type=radio]")) {
+    if (kept.chosen.includes(box.name + "=" + box.value)) box.checked = true;
+  }
+  for (const each of element.querySelectorAll("details")) {
+    if (each.id && kept.open.includes(each.id)) each.open = true;
+  }
+  element.querySelectorAll(".scroll").forEach((each, at) => { each.scrollLeft = kept.scrolled[at] ?? 0; });
+  if (!kept.focus) return;
+  const again = [...element.querySelectorAll("[id], [data-key]")]
+    .find((each) => each.id === kept.focus || each.dataset.key === kept.focus);
+  if (again) again.focus({ preventScroll: true });
+}
+
+// An open field is not filled again while somebody writes into it.
+function isWrittenIn(element) {
+  const active = document.activeElement;
+  return element.contains(active) && active.matches("input:not([type=checkbox], [type=radio]), select, textarea");
+}
+
+async function refresh(element) {
+  if (document.hidden || isWrittenIn(element)) return;
+  try {
+    const answer = await fetch(element.dataset.refresh, { headers: asPart, cache: "no-store" });
+    if (answer.status === 401) location.reload();
+    else if (answer.ok) fill(element, await answer.text());
+    failures = 0;
+  } catch {
+    failures += 1;
+  }
+  document.getElementById("lost").hidden = failures < BEFORE_SAYING_LOST;
+}
+
+export function keepFresh(element) {
+  const every = 1000 * (Number(element.dataset.every) || 2);
+  const again = async () => {
+    if (!element.isConnected) return;
+    await refresh(element);
+    setTimeout(again, every * Math.min(1 + failures, 8));
+  };
+  setTimeout(again, every);
+}
+
+for (const element of document.querySelectorAll("[data-refresh]")) keepFresh(element);

@@ -1,0 +1,64 @@
+"""Templates: every value is escaped, and a name that nobody gave is an error."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from dray.model.sizes import human_size
+
+_HERE: Final = Path(__file__).parent
+STATIC: Final = _HERE / "static"
+
+
+@cache
+def templates() -> Environment:
+    """The templates of the console, loaded once."""
+    found = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"size": _size, "count": _count, "moment": _moment, "ago": _ago}
+    found.globals |= {"asset": _asset}
+    return found
+
+
+def _size(count: int | None) -> str:
+    return "no limit" if count is None else human_size(count)
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"
+
+
+def _moment(seconds: float | None) -> str:
+    """A moment in the time zone of the machine, to the second."""
+    if seconds is None:
+        return ""
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC).astimezone()
+    return moment.isoformat(" ", timespec="seconds")
+
+
+def _ago(seconds: float | None) -> str:
+    """A span in one unit, as people say it."""
+    if seconds is None:
+        return ""
+    for unit, span in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= span:
+            return f"{int(seconds // span)} {unit}"
+    return f"{int(seconds)} s"
+
+
+@cache
+def _asset(name: str) -> str:
+    """The address of a static file; another content has another address."""
+    digest = sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?{digest}"

@@ -1,0 +1,7 @@
+"""HTTP for programs, at /v1."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+routes: list[BaseRoute] = []

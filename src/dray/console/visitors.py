@@ -1,0 +1,104 @@
+"""Sessions of the console: a cookie stands for each, and only its digest is kept."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final
+
+from dray.errors import AccessDenied
+
+_COOKIE_BYTES: Final = 32
+_VISITORS_MAX: Final = 256
+"""More people do not look after one queue manager; the one who was away longest leaves."""
+_IDLE_S: Final = 12 * 3600.0
+"""A working day: a browser that polls is never idle."""
+_SAID_MAX: Final = 20
+"""Sentences that wait for the next page; the oldest go."""
+
+
+class Visitor:
+    """One session: whose rights it has, and what the next page says first."""
+
+    def __init__(self, token: str) -> None:
+        """Take the token of a caller of the queue manager; "" is the console itself."""
+        self.token = token
+        self.last_seen = 0.0
+        self._said: list[tuple[str, str]] = []
+
+    def tell(self, sentence: str, kind: str) -> None:
+        """Keep a sentence for the next page; `kind` is "good" or "bad"."""
+        self._said = [*self._said, (kind, sentence)][-_SAID_MAX:]
+
+    def hear(self) -> list[tuple[str, str]]:
+        """Give the sentences, once."""
+        said, self._said = self._said, []
+        return said
+
+
+class Visitors:
+    """The sessions of a console, found by cookie."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin without any."""
+        self._clock = clock
+        self._by_digest: OrderedDict[bytes, Visitor] = OrderedDict()
+
+    def admit(self, token: str = "") -> str:
+        """Begin a session; return its cookie."""
+        cookie = secrets.token_urlsafe(_COOKIE_BYTES)
+        visitor = Visitor(token)
+        visitor.last_seen = self._clock()
+        self._by_digest[_digest(cookie)] = visitor
+        while len(self._by_digest) > _VISITORS_MAX:
+            self._by_digest.popitem(last=False)
+        return cookie
+
+    def find(self, cookie: str) -> Visitor | None:
+        """The session of a cookie, unless it was idle for too long."""
+        digest = _digest(cookie)
+        visitor = self._by_digest.get(digest)
+        if visitor is None:
+            return None
+        now = self._clock()
+        if now - visitor.last_seen > _IDLE_S:
+            del self._by_digest[digest]
+            return None
+        visitor.last_seen = now
+        self._by_digest.move_to_end(digest)
+        return visitor
+
+    def dismiss(self, cookie: str) -> None:
+        """End a session."""
+        self._by_digest.pop(_digest(cookie), None)
+
+
+class SignIns:
+    """How often somebody may try a token: a pause grows with failures, from wherever they come."""
+
+    _FREE: Final = 20
+    """So many wrong tokens in a minute are typing; more are guessing."""
+    _MINUTE_S: Final = 60.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin without failures."""
+        self._clock = clock
+        self._failures: list[float] = []
+
+    def check(self) -> None:
+        """Raise `AccessDenied` after too many failures."""
+        since = self._clock() - self._MINUTE_S
+        self._failures = [each for each in self._failures if each > since]
+        if len(self._failures) >= self._FREE:
+            raise AccessDenied("too many wrong tokens were tried; wait a minute and try again")
+
+    def failed(self) -> None:
+        """Count a failure."""
+        self._failures.append(self._clock())
+
+
+def _digest(cookie: str) -> bytes:
+    return sha256(cookie.encode()).digest()
