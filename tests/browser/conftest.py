@@ -42,7 +42,7 @@ SERIOUS = {"serious", "critical"}
 
 
 @pytest.fixture(scope="package")
-def browser(tmp_path_factory):
+def browser():
     """One browser for the tests of this folder."""
     missing = [
         name for name, found in (("chromium", CHROMIUM), ("axe-core", AXE.exists())) if not found
@@ -56,10 +56,6 @@ def browser(tmp_path_factory):
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        # The first picture starts the thread that writes all of them.
-        page = browser.new_page()
-        page.screenshot(path=tmp_path_factory.mktemp("first") / "first.png")
-        page.close()
         yield browser
         browser.close()
 
@@ -141,6 +137,8 @@ def screenshot():
             assert wide <= width, f"{name} is {wide} px wide on a screen of {width} px"
             for theme in THEMES:
                 page.emulate_media(color_scheme=theme)
-                page.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)
+                # Playwright would write it in a thread that stays.
+                picture = page.screenshot(full_page=True)
+                (folder / f"{name}-{width}-{theme}.png").write_bytes(picture)
 
     return shoot
