@@ -9,22 +9,20 @@ states. SQLite keeps it, and syncs the rows of a transaction before that one com
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dray.errors import InvalidConfiguration, StoreLocked
+from dray.errors import InvalidConfiguration
+from dray.folders.ledger_database import LedgerDatabase, unusable
 from dray.folders.tree import FoundFile
-from dray.fsync import sync_folder
-from dray.own_files import open_own
 
 if TYPE_CHECKING:
     from typing import Self
 
 VERSION: Final = "1"
 _FILE: Final = "ledger.sqlite"
+_REMEDY: Final = "give another directory for the state"
 _ASKED_AT_ONCE: Final = 500
 """Paths in one query; SQLite takes at least 999 values."""
 _SENT: Final = 0
@@ -32,7 +30,6 @@ _TO_CLEAR: Final = 1
 _TO_ARRIVE: Final = 2
 """To be removed from the folder once it has arrived; it stays as long as nobody knows."""
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS files (
     path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, state INTEGER
 ) WITHOUT ROWID;
@@ -52,25 +49,22 @@ class FolderLedger:
         Raises `StoreLocked` if another process uses it, and `InvalidConfiguration` if it is the
         ledger of another queue or cannot be used.
         """
+        file = folder / _FILE
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = folder / _FILE
-            os.close(open_own(file))
-            self._database = sqlite3.connect(file, timeout=0, isolation_level=None)
-        except (OSError, sqlite3.Error) as error:
-            raise _unusable(folder, error) from error
-        try:
-            self._prepare(folder, {"version": VERSION, "manager": manager_id, "queue": queue})
-        except BaseException as error:
-            self._database.close()
-            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-                raise StoreLocked(
-                    f"another process uses the ledger in {folder}; end it, or give another"
-                    " directory for the state"
-                ) from error
-            if isinstance(error, (OSError, sqlite3.Error)):
-                raise _unusable(folder, error) from error
-            raise
+        except OSError as error:
+            raise unusable(file, error, _REMEDY) from error
+        about = {"version": VERSION, "manager": manager_id, "queue": queue}
+        self._database = LedgerDatabase(
+            file, _SCHEMA, about, used=f"uses the ledger in {folder}", remedy=_REMEDY
+        )
+        noted = self._database.about
+        if noted != about:
+            self.close()
+            raise InvalidConfiguration(
+                f"{folder} is the ledger of queue {noted.get('queue')!r} at queue manager"
+                f" {noted.get('manager')}, not of {queue!r} at {manager_id}; {_REMEDY}"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -109,8 +103,8 @@ class FolderLedger:
             for transaction_id, files in transactions
             for each in files
         ]
-        with self._writing(synced=True):
-            self._database.executemany("INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?)", rows)
+        with self._database.writing(synced=True):
+            self._database.execute_many("INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?)", rows)
 
     def pending(self) -> dict[str, list[FoundFile]]:
         """The files of each transaction whose outcome is not noted yet."""
@@ -132,7 +126,7 @@ class FolderLedger:
         after `arrived`. After a power failure the queue manager may have to be asked again.
         """
         state = _SENT if not clear else _TO_ARRIVE if arrives else _TO_CLEAR
-        with self._writing():
+        with self._database.writing():
             for transaction_id, committed in outcomes:
                 if committed:
                     self._database.execute(
@@ -148,8 +142,8 @@ class FolderLedger:
     def arrived(self, files: Iterable[FoundFile]) -> None:
         """Note that these have arrived, so that those that are to go may go."""
         rows = [(_TO_CLEAR, os.fsencode(each.path), _TO_ARRIVE) for each in files]
-        with self._writing(synced=True):
-            self._database.executemany(
+        with self._database.writing(synced=True):
+            self._database.execute_many(
                 "UPDATE files SET state = ? WHERE path = ? AND state = ?", rows
             )
 
@@ -163,48 +157,13 @@ class FolderLedger:
     def cleared(self, files: Iterable[FoundFile], *, gone: bool) -> None:
         """Note that files need no clearing any more: they are `gone`, or were changed meanwhile."""
         rows = [(os.fsencode(each.path),) for each in files]
-        with self._writing():
+        with self._database.writing():
             if gone:
-                self._database.executemany("DELETE FROM files WHERE path = ?", rows)
+                self._database.execute_many("DELETE FROM files WHERE path = ?", rows)
             else:
-                self._database.executemany("UPDATE files SET state = 0 WHERE path = ?", rows)
+                self._database.execute_many("UPDATE files SET state = 0 WHERE path = ?", rows)
 
     def count(self) -> int:
         """How many files were sent."""
         (found,) = self._database.execute("SELECT count(*) FROM files").fetchone()
         return int(found)
-
-    @contextmanager
-    def _writing(self, *, synced: bool = False) -> Iterator[None]:
-        """One transaction of the ledger; if `synced`, it and those before it are on disk after."""
-        self._database.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
-        with self._database:
-            self._database.execute("BEGIN")
-            yield
-
-    def _prepare(self, folder: Path, about: dict[str, str]) -> None:
-        # The lock lasts until the file is closed, and the kernel ends it with the process.
-        self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.executescript(_SCHEMA)
-        noted = dict(self._database.execute("SELECT key, value FROM about"))
-        if not noted:
-            with self._writing(synced=True):
-                self._database.executemany("INSERT INTO about VALUES (?,?)", about.items())
-            sync_folder(folder)
-            sync_folder(folder.parent)
-            return
-        wrong = [key for key, value in about.items() if noted.get(key) != value]
-        if wrong:
-            raise InvalidConfiguration(
-                f"{folder} is the ledger of queue {noted.get('queue')!r} at queue manager"
-                f" {noted.get('manager')}, not of {about['queue']!r} at {about['manager']}; give"
-                " another directory for the state"
-            )
-
-
-def _unusable(folder: Path, error: Exception) -> InvalidConfiguration:
-    why = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return InvalidConfiguration(
-        f"the ledger in {folder} cannot be used: {why}; give another directory for the state"
-    )

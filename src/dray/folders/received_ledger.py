@@ -8,20 +8,15 @@ its name was received. `docs/explanation/received-files.md` has the states.
 from __future__ import annotations
 
 import os
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dray.errors import InvalidConfiguration, StoreLocked
-from dray.own_files import open_own
+from dray.folders.ledger_database import LedgerDatabase
 
 VERSION: Final = "1"
 _COLUMNS: Final = "number, sent_us, place, size, mtime_ns, inode"
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS placed (
     path BLOB, source TEXT, number INTEGER, sent_us INTEGER, place BLOB, size INTEGER,
     mtime_ns INTEGER, inode INTEGER, PRIMARY KEY (path, source)
@@ -67,27 +62,15 @@ class ReceivedLedger:
         Raises `StoreLocked` if another process uses it, and `InvalidConfiguration` if it cannot be
         used. Without `sync` nothing waits for the disk.
         """
-        self._lock = threading.RLock()
         self._sync = sync
-        try:
-            os.close(open_own(file))
-            self._database = sqlite3.connect(
-                file, timeout=0, isolation_level=None, check_same_thread=False
-            )
-        except (OSError, sqlite3.Error) as error:
-            raise _unusable(file, error) from error
-        try:
-            self._prepare()
-        except BaseException as error:
-            self._database.close()
-            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-                raise StoreLocked(
-                    f"another process receives into {file.parent.parent}; end it, or give another"
-                    " directory"
-                ) from error
-            if isinstance(error, (OSError, sqlite3.Error)):
-                raise _unusable(file, error) from error
-            raise
+        self._database = LedgerDatabase(
+            file,
+            _SCHEMA,
+            {"version": VERSION},
+            sync=sync,
+            used=f"receives into {file.parent.parent}",
+            remedy="give another directory to receive into",
+        )
 
     def close(self) -> None:
         """Close the file, so that another process may use it."""
@@ -100,7 +83,7 @@ class ReceivedLedger:
     def begin(self, origin: ArrivedFile, version: PlacedVersion) -> None:
         """Note, durably, which file is going to stand at its place."""
         values = (os.fsencode(origin.path), origin.source, *_values(version))
-        with self._writing(synced=self._sync):
+        with self._database.writing(synced=self._sync):
             self._database.execute(
                 "INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?,?,?,?)", values
             )
@@ -108,7 +91,7 @@ class ReceivedLedger:
     def finish(self, path: str, source: str, *, placed: bool) -> None:
         """Note that the file of `begin` stands at its place, or does not."""
         key = (os.fsencode(path), source)
-        with self._writing():
+        with self._database.writing():
             if placed:
                 self._database.execute(
                     "INSERT OR REPLACE INTO placed SELECT * FROM pending"
@@ -127,29 +110,12 @@ class ReceivedLedger:
             self.finish(os.fsdecode(path), source, placed=placed)
 
     def _row(self, table: str, path: str, source: str) -> PlacedVersion | None:
-        with self._lock:
+        with self._database.lock:
             row = self._database.execute(
                 f"SELECT {_COLUMNS} FROM {table} WHERE path = ? AND source = ?",  # noqa: S608 - no values
                 (os.fsencode(path), source),
             ).fetchone()
         return None if row is None else _version(row)
-
-    @contextmanager
-    def _writing(self, *, synced: bool = False) -> Iterator[None]:
-        """One transaction of the ledger; if `synced`, it and those before it are on disk after."""
-        with self._lock:
-            self._database.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
-            with self._database:
-                self._database.execute("BEGIN")
-                yield
-
-    def _prepare(self) -> None:
-        # The lock lasts until the file is closed, and the kernel ends it with the process.
-        self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.executescript(_SCHEMA)
-        with self._writing(synced=self._sync):
-            self._database.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
 
 
 def _values(version: PlacedVersion) -> tuple[object, ...]:
@@ -159,10 +125,3 @@ def _values(version: PlacedVersion) -> tuple[object, ...]:
 def _version(values: list[object] | tuple[object, ...]) -> PlacedVersion:
     number, sent_us, place, *marks = values
     return PlacedVersion(number, sent_us, os.fsdecode(place), *marks)  # type: ignore[arg-type]
-
-
-def _unusable(file: Path, error: Exception) -> InvalidConfiguration:
-    why = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return InvalidConfiguration(
-        f"the ledger {file} cannot be used: {why}; give another directory to receive into"
-    )
