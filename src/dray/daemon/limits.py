@@ -201,8 +201,6 @@ HANDSHAKES_MAX: Final = 1_000
 the oldest goes, which has had the time of a thousand others."""
 HANDSHAKES_PER_HOST_MAX: Final = 500
 """The same for one address, behind which a cluster may be that starts at once."""
-CERTIFICATE_WARNING_DAYS: Final = 14
-"""A certificate that ends within so many days is said: time enough to make another one."""
 CERTIFICATE_LOOK_S: Final = 86_400.0
 """Between two looks at the ends of certificates: a warning each day."""
 SESSIONS_SHARE: Final = 4

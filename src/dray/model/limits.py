@@ -255,5 +255,8 @@ CALLER_NAME_CHARACTERS_MAX: Final = 255
 """Names of accounts and tokens, and DNS names in certificates, are no longer."""
 NOTICES_MAX: Final = 1_000
 """Different warnings that one pass of the daemon may hold; more of a kind are counted together."""
+CERTIFICATE_WARNING_DAYS: Final = 14
+"""The log and `dray doctor` warn of a certificate that ends within so many days: its owner has time
+to make a new one."""
 RELAY_WINDOW_BYTES: Final = 4 * MIB
 """Bytes in flight from a producer through queue managers to one consumer; at least one fragment."""

@@ -35,6 +35,7 @@ from dray.client.connections.link import QueueHandle
 from dray.errors import AccessDenied, ReceiveTimeout
 from dray.model.classes import QueueKind
 from dray.model.finding import DoctorFinding
+from dray.model.limits import CERTIFICATE_WARNING_DAYS
 from dray.model.queued import Wholeness
 from dray.model.sizes import human_size
 from dray.net.tls import CERT_VARIABLE, trusting
@@ -60,8 +61,6 @@ NEARLY_FULL: Final = 0.9
 """The share of a quota from which a finding says so."""
 ABORTS_OF_POISON: Final = 3
 """A receiver that gave a message back so often will hardly take it the next time."""
-CERTIFICATE_S: Final = 14 * 86_400.0
-"""Time enough to get a new certificate."""
 CLOCK_S: Final = 5.0
 """More than the way of a question and its answer."""
 _DAY_S: Final = 86_400.0
@@ -313,8 +312,10 @@ async def _of_certificates(link: Link) -> list[DoctorFinding]:
         (f"the certificate of {dialer}", await run(partial(_served, dialer))),
         ("the certificate that this program presents", await run(partial(_own, dialer))),
     ):
-        if ends is not None and ends - time.time() < CERTIFICATE_S:
-            left = (ends - time.time()) / _DAY_S
+        if ends is None:
+            continue
+        left = (ends - time.time()) / _DAY_S
+        if left < CERTIFICATE_WARNING_DAYS:
             when = f"ends in {left:.1f} days" if left > 0 else "has ended"
             sentence = f"{what} {when}; make a new one, such as with `dray cert issue`"
             found.append(DoctorFinding("certificate", "", sentence))

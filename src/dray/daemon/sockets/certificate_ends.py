@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from dray.daemon.limits import CERTIFICATE_LOOK_S, CERTIFICATE_WARNING_DAYS
+from dray.daemon.limits import CERTIFICATE_LOOK_S
 from dray.daemon.notice_log import NoticeLog
 from dray.errors import InvalidConfiguration
 from dray.manager.notices import NoticeKind
+from dray.model.limits import CERTIFICATE_WARNING_DAYS
 
 
 class Clock(Protocol):
