@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.cli.output import size_text, time_text
+from dray.cli.output import print_json, print_record, size_text, time_text
 from dray.model.queue import DeliveryInfo, QueueInfo, Refusal
 
 _REFUSED = "refused"
 
 
-def record_of(info: QueueInfo) -> dict[str, str]:
-    """All that is known of a queue."""
+def print_queue(info: QueueInfo, *, as_json: bool) -> None:
+    """Print all that is known of a queue."""
+    if as_json:
+        print_json(info)
+    else:
+        print_record(_record_of(info))
+
+
+def _record_of(info: QueueInfo) -> dict[str, str]:
     told = {key: str(value) for key, value in msgspec.structs.asdict(info).items()}
     del told["delivery"]
     told["state"] = state_of(info)

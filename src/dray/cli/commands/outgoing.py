@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_record, print_table, size_text
-from dray.cli.queue_text import record_of
+from dray.cli.output import print_json, print_table, size_text
+from dray.cli.queue_text import print_queue
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import Misuse
 from dray.model.classes import QueueKind
@@ -48,10 +48,7 @@ def show(settings: Settings, name: str) -> None:
     """Show the state of the outgoing queue NAME and what its connection has been through."""
     with settings.connect() as manager:
         info = _outgoing(manager, name)
-    if settings.as_json:
-        print_json(info)
-    else:
-        print_record(record_of(info))
+    print_queue(info, as_json=settings.as_json)
 
 
 @command.command()

@@ -8,8 +8,8 @@ import click
 
 from dray.cli.asking import asks, make_sure
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_record, print_table, size_text
-from dray.cli.queue_text import record_of, refusal_text, state_of, yes_or_no
+from dray.cli.output import print_json, print_table, size_text
+from dray.cli.queue_text import print_queue, refusal_text, state_of, yes_or_no
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Limit, Size, given
 from dray.cli.words import counted
@@ -131,10 +131,7 @@ def show(settings: Settings, name: str) -> None:
     """Show the current state of one queue."""
     with settings.connect() as manager:
         info = manager.queue(name).info()
-    if settings.as_json:
-        print_json(info)
-        return
-    print_record(record_of(info))
+    print_queue(info, as_json=settings.as_json)
 
 
 @command.command("set")
