@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from benches.processor_time import TICKS_IN_A_SECOND, spent_ticks, stat_fields
 from dray.errors import DrayError
 from dray.testing.interrupts import uninterrupted
 from tests.lines.namespaces import Place
@@ -100,8 +100,7 @@ def peak(pid: int | str) -> int:
 
 def processor_s(pid: int) -> float:
     """The processor time that a process has taken so far, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return spent_ticks(stat_fields(pid)) / TICKS_IN_A_SECOND
 
 
 def _status(pid: int | str, field: str) -> int:

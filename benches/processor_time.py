@@ -17,7 +17,7 @@ from typing import Self
 
 _EVERY_S = 0.05
 """So much at most of a process's time is not seen: what it spends after the last look at it."""
-_TICKS = os.sysconf("SC_CLK_TCK")
+TICKS_IN_A_SECOND = os.sysconf("SC_CLK_TCK")
 # Fields of /proc/PID/stat behind the name, which may contain anything.
 _PARENT, _USER, _SYSTEM, _BEGAN = 1, 11, 12, 19
 
@@ -44,7 +44,7 @@ class ProcessorTime:
         """Processor seconds, user and system, since these processes began; without this watch."""
         with self._lock:
             self._look()
-            return sum(self._spent.values()) / _TICKS - self._own
+            return sum(self._spent.values()) / TICKS_IN_A_SECOND - self._own
 
     def __enter__(self) -> Self:
         """Begin to watch."""
@@ -74,18 +74,28 @@ class ProcessorTime:
             key = (pid, int(fields[_BEGAN]))
             # A daemon whose parent has ended belongs to process 1 by now, and still counts.
             if pid in watched or key in self._spent:
-                self._spent[key] = int(fields[_USER]) + int(fields[_SYSTEM])
+                self._spent[key] = spent_ticks(fields)
         self._own += time.thread_time() - began
+
+
+def stat_fields(pid: int) -> list[str]:
+    """The fields of `/proc/PID/stat` behind the name."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def spent_ticks(fields: list[str]) -> int:
+    """The processor time of a process, user and system, without its children."""
+    return int(fields[_USER]) + int(fields[_SYSTEM])
 
 
 def _processes() -> Iterable[tuple[int, list[str]]]:
     for each in Path("/proc").iterdir():
         if each.name.isdecimal():
             try:
-                text = (each / "stat").read_text()
+                fields = stat_fields(int(each.name))
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            yield int(each.name), text.rpartition(")")[2].split()
+            yield int(each.name), fields
 
 
 def _main() -> int:
