@@ -1,7 +1,26 @@
-"""What the tests of whole programs share: one process that has loaded the command line."""
+"""What the tests of whole programs share: a process that has loaded the command line, a manager."""
 
 from __future__ import annotations
 
+import uuid
+
+import pytest
+
+import dray
 from tests.integration.commands import warm_command
 
 __all__ = ["warm_command"]
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory):
+    """One queue manager for the tests of a module."""
+    with dray.open(tmp_path_factory.mktemp("manager") / "data") as manager:
+        manager.create_queue("statusq")
+        yield manager
+
+
+@pytest.fixture
+def queue(manager):
+    """A queue of the test's own."""
+    return manager.create_queue(f"files-{uuid.uuid4().hex}")

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -18,6 +17,7 @@ from dray.folders.sending import FolderSender
 from dray.model.classes import TransactionStatus
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
+from tests.integration.folder_calls import in_a_thread
 
 FILES = {"a": b"first", "b/c": b"", "b/d": b"x" * 5_000_000, "b/naïve": b"text"}
 
@@ -63,26 +63,8 @@ def received(queue):
             return found
 
 
-@contextmanager
 def watching(folder, queue, state, **options):
-    """A watch in a thread; gives the list of what it told, and raises what it raised."""
-    told, raised, stop = [], [], threading.Event()
-
-    def run():
-        try:
-            dray.folders.watch(folder, queue, state=state, stop=stop, tell=told.append, **options)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield told
-    finally:
-        stop.set()
-        thread.join()
-    if raised:
-        raise raised[0]
+    return in_a_thread(dray.folders.watch, folder, queue, state=state, **options)
 
 
 def paths(told):

@@ -7,8 +7,6 @@ import sqlite3
 import stat
 import sys
 import threading
-import uuid
-from contextlib import contextmanager
 
 import pytest
 
@@ -18,6 +16,7 @@ from dray.folders import FileNotReceived, FileReceived
 from dray.folders.received_ledger import ReceivedLedger
 from dray.folders.tree_target import LEDGER, TreeTarget
 from tests.integration.commands import until
+from tests.integration.folder_calls import in_a_thread
 
 pytestmark = pytest.mark.slow
 OWN = (f".dray-{os.geteuid()}", f".dray-tree-{os.geteuid()}")
@@ -28,18 +27,6 @@ FILES = {"a": b"first", "b/c": b"", "b/d": b"x" * 5_000_000, "b/naïve": b"text"
 @pytest.fixture
 def out(tmp_path):
     return tmp_path / "out"
-
-
-@pytest.fixture(scope="module")
-def manager(tmp_path_factory):
-    with dray.open(tmp_path_factory.mktemp("manager") / "data") as manager:
-        manager.create_queue("statusq")
-        yield manager
-
-
-@pytest.fixture
-def queue(manager):
-    return manager.create_queue(f"files-{uuid.uuid4().hex}")
 
 
 @pytest.fixture
@@ -280,26 +267,8 @@ def test_a_command_runs_for_each_file_and_decides_about_its_message(
     assert [type(each) for each in told].count(FileNotReceived) == 3
 
 
-@contextmanager
 def receiving(queue, out, **options):
-    """A receive in a thread; gives the list of what it told, and raises what it raised."""
-    told, raised, stop = [], [], threading.Event()
-
-    def run():
-        try:
-            dray.folders.receive(queue, out, stop=stop, tell=told.append, **options)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield told
-    finally:
-        stop.set()
-        thread.join()
-    if raised:
-        raise raised[0]
+    return in_a_thread(dray.folders.receive, queue, out, **options)
 
 
 @pytest.mark.parametrize("tree", [True, False])

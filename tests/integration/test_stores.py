@@ -54,18 +54,6 @@ def url(request, tmp_path):
     return f"file://{tmp_path}/{name}" if request.param == "file" else f"memory://{name}"
 
 
-@pytest.fixture(scope="module")
-def manager(tmp_path_factory):
-    with dray.open(tmp_path_factory.mktemp("manager") / "data") as manager:
-        manager.create_queue("statusq")
-        yield manager
-
-
-@pytest.fixture
-def queue(manager):
-    return manager.create_queue(f"files-{uuid.uuid4().hex}")
-
-
 def put(queue, path, body):
     file = dray.FileProperties(path, len(body), 1_700_000_000_000_000_000)
     dray.LargeMessageQueue(queue, fragment_size=100_000).send(body, label=path, file=file)
