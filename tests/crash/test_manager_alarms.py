@@ -80,9 +80,7 @@ def take_express_messages_too(queue, taken=snapshots._taken):
 def speak_before_the_sync(self):
     self.begin_turn()
     self.ended(self._contents.turn)
-    sync = self._store.begin_sync()
-    if sync is not None:
-        self._syncs.append((self._contents.turn, sync))
+    self._under_way.begin(self._contents.turn)
 
 
 def find_room_for_everything(self, queue, requested):

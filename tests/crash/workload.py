@@ -14,15 +14,16 @@ from random import Random
 
 from crc32c import crc32c
 
-from dray.errors import StoreCorrupt, StoreFull
+from dray.errors import StoreCorrupt
 from dray.store.decisions import LOG_DAMAGED, LOG_LOST
 from dray.store.log.checkpoint import PAIRS
 from dray.store.recovery.recovery import Loss
-from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import CrashEffect, CrashState, Operation, SimDisk, crash_states
+from dray.testing.storage_recording import BEGUN, ENDED
+from dray.testing.storage_syncs import StoreSyncs
 from tests.unit.store.ledger import Ledger, busy_turn, small_store
 
-BEGUN, ENDED = "begun", "ended"
+CHECKPOINTS = 0.1
 
 
 @dataclass
@@ -53,9 +54,9 @@ class Workload:
         self._recording = recording
         self._store = small_store(disk)
         self._ledger = Ledger()
-        self._syncs: list[tuple[int, Sync]] = []
-        self._checkpoint: tuple[int, Checkpoint] | None = None
-        self._flushing = []
+        self._syncs = StoreSyncs(
+            rng, self._store, self._ledger.snapshot, self._ended, checkpoints=CHECKPOINTS
+        )
         self._store.recover(self._ledger.load)
         self._note()
 
@@ -63,11 +64,13 @@ class Workload:
         for _ in range(turns):
             busy_turn(self._store, self._ledger, self._rng)
             self._note()
-            self._maybe_checkpoint()
-            self._begin()
-            self._go_on()
-        while self._syncs or self._checkpoint:
-            self._go_on()
+            if self._syncs.wants_checkpoint:
+                self._mark(BEGUN, self._ledger.turn)
+                self._syncs.begin_checkpoint(self._ledger.turn)
+            self._mark(BEGUN, self._ledger.turn)
+            self._syncs.begin(self._ledger.turn)
+            self._syncs.go_on()
+        self._syncs.end_everything()
 
     def close(self) -> None:
         turn = self._ledger.turn
@@ -80,59 +83,9 @@ class Workload:
     def _mark(self, what: str, turn: int) -> None:
         self._disk.record(Operation("mark", what, turn))
 
-    def _begin(self) -> None:
-        self._mark(BEGUN, self._ledger.turn)
-        while True:
-            try:
-                sync = self._store.begin_sync()
-                break
-            except StoreFull:
-                assert self._store.checkpoint_due
-                self._end_everything()
-                self._store.checkpoint(self._ledger.snapshot())
-        if sync is not None:
-            self._syncs.append((self._ledger.turn, sync))
-
-    def _go_on(self) -> None:
-        """End a sync, a checkpoint or an early flush that is under way, or let it run on."""
-        if self._syncs and self._rng.random() < 0.8:
-            self._end_sync(self._rng.randrange(len(self._syncs)))
-        if self._checkpoint and self._rng.random() < 0.4:
-            self._end_checkpoint()
-        if self._rng.random() < 0.5:
-            for file in self._flushing:
-                file.sync()
-            self._store.flushed(self._flushing)
-            self._flushing = self._store.flush_hint()
-
-    def _end_sync(self, which: int) -> None:
-        turn, sync = self._syncs.pop(which)
-        sync.run()
-        self._store.end_sync(sync)
+    def _ended(self, turn: int) -> None:
         self._mark(ENDED, turn)
         self._ledger.check(self._store)
-
-    def _maybe_checkpoint(self) -> None:
-        if self._checkpoint or not (self._store.checkpoint_due or self._rng.random() < 0.1):
-            return
-        self._mark(BEGUN, self._ledger.turn)
-        checkpoint = self._store.begin_checkpoint(self._ledger.snapshot())
-        assert checkpoint is not None
-        self._checkpoint = (self._ledger.turn, checkpoint)
-
-    def _end_checkpoint(self) -> None:
-        assert self._checkpoint
-        turn, checkpoint = self._checkpoint
-        checkpoint.run()
-        self._store.end_checkpoint(checkpoint)
-        self._checkpoint = None
-        self._mark(ENDED, turn)
-
-    def _end_everything(self) -> None:
-        while self._syncs:
-            self._end_sync(0)
-        if self._checkpoint:
-            self._end_checkpoint()
 
 
 def recorded_workload(rng: Random, turns: int, base: SimDisk | None = None) -> Recording:
