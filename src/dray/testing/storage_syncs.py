@@ -22,7 +22,7 @@ CHECKPOINTS, SYNCS_END, CHECKPOINTS_END, FLUSHES = 0.08, 0.8, 0.4, 0.5
 
 
 class StoreSyncs:
-    """What is under way in one store; whoever may hear of a turn hears of it by `ended`."""
+    """The syncs and checkpoints under way in one store; it calls `ended` when a turn is durable."""
 
     def __init__(
         self,
