@@ -19,6 +19,7 @@ from typing import Any, assert_never
 
 from dray.daemon.access_record import AccessRecord
 from dray.daemon.config import ServeOptions
+from dray.daemon.delivery_spans import traced
 from dray.daemon.limits import (
     HELLO_S,
     SESSIONS_OF_EMBEDDED_MIN,
@@ -154,7 +155,7 @@ class Server:
         backlog = DiskBacklog(lambda: self._store.unsynced_bytes, loop.call_soon)
         self._around = Surroundings(loop, self._store, backlog, self._notices)
         self._turns = Turns(
-            loop, self._store, self._manager, clock=clock, performer=self, backlog=backlog
+            loop, self._store, traced(self._manager), clock=clock, performer=self, backlog=backlog
         )
         self._links = DialledLinks(
             self._around,

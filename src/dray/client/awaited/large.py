@@ -32,6 +32,7 @@ from dray.client.calls.messages import (
 )
 from dray.client.calls.public_calls import public
 from dray.client.calls.requests import check_timeout, wait_for
+from dray.client.calls.tracing import traces_receive, traces_send
 from dray.client.connections.link import QueueHandle
 from dray.client.files.progress import Progress
 from dray.client.files.sources import source_of
@@ -109,6 +110,7 @@ class LargeMessageQueue:
         return f"<LargeMessageQueue {self.handle.name}>"
 
     @spells_out_properties
+    @traces_send
     async def send(
         self,
         body: object,
@@ -255,6 +257,7 @@ class LargeMessageQueue:
         kind = await self.handle.digest_kind(connection)
         return asked._replace(cut=asked.cut._replace(digest_kind=kind))
 
+    @traces_receive
     async def take(
         self,
         select: SelectLarge,

@@ -25,6 +25,7 @@ from dray.client.calls.messages import (
 )
 from dray.client.calls.public_calls import public
 from dray.client.calls.requests import wait_for
+from dray.client.calls.tracing import traces_receive, traces_send, traces_send_many
 from dray.client.connections.claims import Doubt
 from dray.client.connections.link import Link, QueueHandle
 from dray.client.connections.lost_answers import send_in_doubt, sent_in_part
@@ -92,6 +93,7 @@ class Queue:
         return self.handle.name
 
     @spells_out_properties
+    @traces_send
     async def send(
         self,
         body: Buffer | Message,
@@ -119,6 +121,7 @@ class Queue:
             )
         return MessageId(join_id(ManagerId(connection.manager_id), number))
 
+    @traces_send_many
     async def send_many(
         self, messages: Iterable[Message | Buffer], transaction: InTransaction | None = None
     ) -> list[MessageId]:
@@ -160,12 +163,14 @@ class Queue:
             sent += len(frame)
         return ids
 
+    @traces_receive
     async def receive(
         self, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
         """Receive the first message. Raises `ReceiveTimeout`; a timeout of None waits forever."""
         return (await self._reader.take(1, timeout=timeout, transaction=transaction))[0]
 
+    @traces_receive
     async def receive_many(
         self,
         max_messages: int,
@@ -183,12 +188,14 @@ class Queue:
         """Look at the first message without receiving it."""
         return (await self._reader.take(1, timeout=timeout, peek=True))[0]
 
+    @traces_receive
     async def receive_by_id(
         self, id: str, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
         """Receive the message with that id; raises `MessageNotFound` if `timeout` is None or 0."""
         return await self._reader.pick(SelectById(id), timeout, transaction)
 
+    @traces_receive
     async def receive_by_correlation_id(
         self,
         correlation_id: str,
@@ -198,6 +205,7 @@ class Queue:
         """Receive the first message with that correlation id; see `receive_by_id`."""
         return await self._reader.pick(SelectByCorrelation(correlation_id), timeout, transaction)
 
+    @traces_receive
     async def receive_by_lookup_id(
         self, lookup_id: int, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
@@ -277,6 +285,7 @@ class Queue:
         settle = lambda queue: Settle(queue, upto, number, born or 0)  # noqa: E731
         await self.handle.call(settle, Done, connection=connection)
 
+    @traces_receive
     async def receive_transaction(
         self, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> ReceivedTransaction:

@@ -21,6 +21,7 @@ from dray.client.awaited.manager import Manager
 from dray.client.awaited.transaction import Transaction
 from dray.client.calls.public_calls import public
 from dray.client.calls.requests import check_timeout
+from dray.client.calls.tracing import processing
 from dray.errors import (
     ConnectionLost,
     DrayError,
@@ -219,9 +220,10 @@ class Receiver:
         try:
             async with transaction:
                 try:
-                    result = handler(message, transaction)
-                    if isinstance(result, Awaitable):
-                        await result
+                    with processing(self._messages.name, message):
+                        result = handler(message, transaction)
+                        if isinstance(result, Awaitable):
+                            await result
                 finally:
                     if isinstance(message, LargeMessage):
                         await message.close()

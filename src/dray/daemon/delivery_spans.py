@@ -1,0 +1,120 @@
+"""Spans of OpenTelemetry for messages that come from other queue managers.
+
+A span `deliver QUEUE` lasts from the send of a message, by its sender's clock, until this queue
+manager has taken it over; it belongs to the trace that the message carries. Each StreamState says
+how far a stream has come, so a message that is sent again makes no second span. A message that
+carries no trace makes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from dray.manager.events import Answer, Effect, Event, Request, SessionClosed
+from dray.spans import attributes_of, context_of, tracer
+from dray.wire.frames import Data, OpenStream, StreamState
+from dray.wire.record import read_header, read_properties
+from dray.wire.stream import Frame
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+    from dray.daemon.roles import Deciding
+    from dray.manager.notices import Notice
+    from dray.store.log.checkpoint import Snapshots
+    from dray.wire.frames import Envelope
+
+_NS_IN_US: Final = 1_000
+
+
+def traced(manager: Deciding) -> Deciding:
+    """Watch a manager's deliveries if this program uses OpenTelemetry; else give it as it is."""
+    active = tracer()
+    return manager if active is None else WatchedManager(manager, active)
+
+
+class _Stream:
+    """A stream that is open on a session."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.position: tuple[int, int] | None = None
+        """Sequence and number up to which it has come, None until the manager has said so."""
+
+
+class WatchedManager:
+    """A manager that decides, and makes a span of each message that it takes over."""
+
+    def __init__(self, manager: Deciding, tracer: Tracer) -> None:
+        """Ask `manager`; `tracer` makes the spans."""
+        self._manager = manager
+        self._tracer = tracer
+        self._streams: dict[int, dict[int, _Stream]] = {}
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        """Decide, and look at what was decided."""
+        effects = self._manager.handle(event, now)
+        match event:
+            case SessionClosed(session):
+                self._streams.pop(session, None)
+            case Request(session, frame) if isinstance(frame.head, OpenStream):
+                streams = self._streams.setdefault(session, {})
+                streams[frame.head.stream] = _Stream(frame.head.queue)
+        for effect in effects:
+            if isinstance(effect, Answer) and isinstance(effect.head, StreamState):
+                self._went_on(event, effect.session, effect.head, now)
+        return effects
+
+    def deadline(self) -> float | None:
+        """When the manager wants a tick."""
+        return self._manager.deadline()
+
+    def snapshot(self) -> Snapshots:
+        """Everything, for a checkpoint."""
+        return self._manager.snapshot()
+
+    def notices(self) -> list[Notice]:
+        """Notices for the operator since the last call."""
+        return self._manager.notices()
+
+    def _went_on(self, event: Event, session: int, state: StreamState, now: float) -> None:
+        """Note how far a stream has come, and make spans of what came with the event."""
+        stream = self._streams.get(session, {}).get(state.stream)
+        if stream is None:
+            return
+        was, stream.position = stream.position, (state.sequence_id, state.upto)
+        match event:
+            case Request(by, Frame(head=Data() as data, body=body)) if was is not None and (
+                by,
+                data.stream,
+            ) == (session, state.stream):
+                begin = was[1] if was[0] == data.sequence_id else 0
+                for envelope, traceparent in _traces(data, body, begin, state.upto):
+                    self._span(stream.queue, envelope, traceparent, now)
+
+    def _span(self, queue: str, envelope: Envelope, traceparent: str, now: float) -> None:
+        from opentelemetry.trace import SpanKind
+
+        attributes = attributes_of("deliver", "deliver", queue)
+        attributes["messaging.message.envelope.size"] = envelope.length
+        span = self._tracer.start_span(
+            f"deliver {queue}",
+            context=context_of(traceparent),
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            start_time=envelope.sent_us * _NS_IN_US,
+        )
+        span.end(max(int(now * 1e9), envelope.sent_us * _NS_IN_US))
+
+
+def _traces(data: Data, body: memoryview, was: int, upto: int) -> Iterator[tuple[Envelope, str]]:
+    """The messages of a frame behind one number and up to another that carry a trace."""
+    offset = 0
+    for envelope in data.envelopes:
+        if was < envelope.number <= upto:
+            header = read_header(body, offset)
+            traceparent = read_properties(body, header, offset).traceparent
+            if traceparent is not None:
+                yield envelope, traceparent
+        offset += envelope.length
