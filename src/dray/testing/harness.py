@@ -151,9 +151,15 @@ class ManagerHarness:
 
     def queues(self, session: int) -> list[QueueInfo]:
         """All queues as they stand."""
-        head, _ = self.ask(session, frames.ListQueues())
-        assert isinstance(head, frames.QueueList)
-        return head.queues
+        found: list[QueueInfo] = []
+        following = 0
+        while True:
+            head, _ = self.ask(session, frames.ListQueues(following))
+            assert isinstance(head, frames.QueueList)
+            found += head.queues
+            following = head.next
+            if not following:
+                return found
 
     def number(self, session: int, name: str) -> int:
         """The number of a queue; a journal's or an outgoing queue's is made if it has to be."""

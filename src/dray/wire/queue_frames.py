@@ -52,17 +52,19 @@ class QueueState(Head, frozen=True):
 
 
 class ListQueues(Head, frozen=True):
-    """Answered by QueueList."""
+    """Answered by QueueList, a page of it; `after` is the `next` of the page before, 0 at first."""
 
     code = 15
+    after: int = 0
 
 
 class QueueList(Head, frozen=True):
-    """All queues."""
+    """The queues that the caller may see, a page of them; `next` is 0 in the last page."""
 
     code = 16
     pages = True
     queues: list[QueueInfo]
+    next: int = 0
 
 
 class DeleteQueue(Head, frozen=True):

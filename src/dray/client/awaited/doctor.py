@@ -28,6 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dray.client.awaited.contents import contents_of
+from dray.client.awaited.listing import all_queues
 from dray.client.awaited.moving import dead_letters_of
 from dray.client.awaited.queue import Queue
 from dray.client.connections.address import CONNECT_TIMEOUT_S, Address
@@ -44,11 +45,9 @@ from dray.wire.frames import (
     DescribeQueue,
     ListPeers,
     ListPrepared,
-    ListQueues,
     ManagerState,
     PeerList,
     PreparedList,
-    QueueList,
     QueueState,
 )
 
@@ -72,7 +71,7 @@ async def examine(link: Link, name: str | None, idle: float) -> list[DoctorFindi
     asked = time.time()
     info = (await link.ask(Describe(), ManagerState)).info
     answered = time.time()
-    everything = (await link.ask(ListQueues(), QueueList)).queues
+    everything = await all_queues(link)
     if name is not None:
         # A missing queue is an error, and not a queue without findings.
         await link.ask(DescribeQueue(name), QueueState)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from dray.client.awaited import moving, token_calls
 from dray.client.awaited.deliveries import Arrival, wait_for_delivery
 from dray.client.awaited.doctor import examine
+from dray.client.awaited.listing import all_queues
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
@@ -36,14 +37,12 @@ from dray.wire.frames import (
     ForgetPeer,
     ListPeers,
     ListPrepared,
-    ListQueues,
     ManagerState,
     Outcome,
     OutcomeIs,
     PauseQueue,
     PeerList,
     PreparedList,
-    QueueList,
     QueueState,
     ResolveOutgoing,
     SetQuota,
@@ -128,7 +127,7 @@ class Manager:
 
     async def queues(self) -> list[QueueInfo]:
         """All queues, including system queues and outgoing queues."""
-        return (await self._link.ask(ListQueues(), QueueList)).queues
+        return await all_queues(self._link)
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages; raises `QueueNotFound`."""

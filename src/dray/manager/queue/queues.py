@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +20,7 @@ from dray.manager.queue.index import (
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
 from dray.model.classes import Part, QueueKind
+from dray.model.limits import LISTED_QUEUES_MAX
 from dray.model.names import queue_key
 from dray.model.queue import QueueInfo, QueueOptions
 
@@ -216,6 +218,14 @@ class QueueTable:
     def __len__(self) -> int:
         """How many there are."""
         return len(self._by_number)
+
+    def page(self, after: int) -> tuple[list[StoredQueue], int]:
+        """Queues with numbers above one, and the number to continue after; 0 at the end."""
+        numbers = sorted(self._by_number)
+        begin = bisect_right(numbers, after)
+        chosen = numbers[begin : begin + LISTED_QUEUES_MAX]
+        following = chosen[-1] if begin + len(chosen) < len(numbers) else 0
+        return [self._by_number[each] for each in chosen], following
 
     def add(self, queue: StoredQueue) -> None:
         """Enter a queue; numbers and names are unique."""

@@ -27,7 +27,7 @@ from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers, possession
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import copies_of, lookup_id_of
-from dray.manager.rights.queues import owns, seen_queues
+from dray.manager.rights.queues import may_see, owns
 from dray.manager.rights.table import check_hello
 from dray.manager.rights.tokens import take_token
 from dray.manager.transactions.batches import drop_staged_for, staged_counts
@@ -199,15 +199,17 @@ def handle_describe_queue(
     context.answer(session, request_id, QueueState(info))
 
 
-def handle_list(links: Links, session: Session, request_id: int, _head: ListQueues) -> None:
-    """Tell how all queues stand."""
+def handle_list(links: Links, session: Session, request_id: int, head: ListQueues) -> None:
+    """Tell how a page of queues stands."""
     context = links.context
     staged = staged_counts(context)
+    page, following = context.state.queues.page(head.after)
     infos = [
         msgspec.structs.replace(_info(links, queue), staged_count=staged[queue.number])
-        for queue in seen_queues(context, session)
+        for queue in page
+        if may_see(context, session, queue)
     ]
-    context.answer(session, request_id, QueueList(infos))
+    context.answer(session, request_id, QueueList(infos, following))
 
 
 def _info(links: Links, queue: StoredQueue) -> QueueInfo:
@@ -306,7 +308,11 @@ def handle_describe(links: Links, session: Session, request_id: int, _head: Desc
     """Tell how the manager stands."""
     context = links.context
     counters = context.store.counters
-    outgoing = [_info(links, queue) for queue in seen_queues(context, session) if queue.outgoing]
+    outgoing = [
+        _info(links, queue)
+        for queue in context.state.queues.outgoing()
+        if may_see(context, session, queue)
+    ]
     info = ManagerInfo(
         id=ManagerId(context.state.manager_id),
         name=context.state.name,

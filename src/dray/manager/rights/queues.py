@@ -14,8 +14,6 @@ from dray.model.classes import QueueKind
 from dray.model.names import QueueAddress, parse_queue_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dray.manager.context import Context
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
@@ -52,12 +50,9 @@ def require(context: Context, session: Session, verb: Verb, queue: StoredQueue) 
     session.granted.add(key)
 
 
-def seen_queues(context: Context, session: Session) -> Iterator[StoredQueue]:
-    """All queues that a caller may see."""
-    caller = session.caller
-    for queue in context.state.queues:
-        if caller.owner or allowed(context, caller, Verb.SEE, queue):
-            yield queue
+def may_see(context: Context, session: Session, queue: StoredQueue) -> bool:
+    """Whether a caller may see a queue."""
+    return session.caller.owner or allowed(context, session.caller, Verb.SEE, queue)
 
 
 def require_named(context: Context, session: Session, verb: Verb, name: str) -> None:
