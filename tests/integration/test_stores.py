@@ -16,6 +16,7 @@ from dray.folders.store_target import NOTES
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import COMMAND, environment, until, warm_command
 from tests.integration.commands import dray as run
+from tests.s3_store import objects_at, s3_on_loopback
 
 __all__ = ["warm_command"]
 
@@ -24,26 +25,9 @@ BODY = random.Random(3).randbytes(700_000)
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory):
-    """Moto's server on loopback, as any S3 server stands at an address."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }.items():
-            patch.setenv(name, value)
-        store, _ = file_system("s3://bucket")
-        store.mkdir("bucket")
+def s3():
+    with s3_on_loopback("bucket"):
         yield "s3://bucket"
-    server.stop()
 
 
 @pytest.fixture(params=["s3", "file", "memory"])
@@ -57,13 +41,6 @@ def url(request, tmp_path):
 def put(queue, path, body):
     file = dray.FileProperties(path, len(body), 1_700_000_000_000_000_000)
     dray.LargeMessageQueue(queue, fragment_size=100_000).send(body, label=path, file=file)
-
-
-def objects_at(url):
-    """Name and content of each object below a URL."""
-    store, root = file_system(url)
-    store.invalidate_cache()
-    return {each.removeprefix(f"{root}/"): store.cat_file(each) for each in store.find(root)}
 
 
 def test_a_tree_becomes_objects_and_nothing_else(queue, url):

@@ -1,8 +1,10 @@
 """A landing that kills its own driver with SIGKILL at a chosen point; run as a program.
 
-land_and_die.py URL OUT POINT [messages], where POINT is one of
+land_and_die.py URL OUT POINT [large|messages [STORE]], where POINT is one of
 
     pulling    an executor has pulled some payloads of a batch
+    completing an executor has uploaded an object of STORE and not completed the upload
+    completed  an executor has completed it
     landed     the table has a batch, the queue has not been settled
     settled    the queue is settled, Spark's log does not have the batch
 """
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from dray.spark import spark_session
 from dray.spark.landing.landing import Landing
+from dray.spark.landing.objects import ObjectPlacement, StorePayloads
 from dray.spark.landing.puller import ManagerPuller
 from dray.spark.landing.settler import ManagerSettler
 from dray.spark.source.options import RANGES
@@ -59,7 +62,39 @@ class DyingSettler(ManagerSettler):
         return settled
 
 
-def main(url, out, point, kind="large"):
+class DyingPlacement(ObjectPlacement):
+    """Kills the driver and this executor around the completion of the third object."""
+
+    def complete(self, opened):
+        payloads = self._payloads
+        if payloads.point == "completing" and "-body 6" in self._name:
+            self.die(payloads.driver)
+        super().complete(opened)
+        if payloads.point == "completed" and "-body 6" in self._name:
+            self.die(payloads.driver)
+
+    def die(self, driver):
+        os.kill(driver, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DyingStore(StorePayloads):
+    """Objects in blocks of the smallest size that S3 takes."""
+
+    def __new__(cls, url, point, driver):
+        made = super().__new__(cls, url, 5 << 20)
+        made.point, made.driver = point, driver
+        return made
+
+    def __reduce__(self):
+        return DyingStore, (self.url, self.point, self.driver)
+
+    def placement(self, name, expected):
+        return DyingPlacement(self, name, expected)
+
+
+def main(url, out, point, kind="large", *rest):
+    payloads = DyingStore(*rest, point, os.getpid()) if rest else None
     puller = DyingPuller(os.getpid(), "body 5") if point == "pulling" else ManagerPuller()
     with spark_session() as spark:
         content = "large" if kind == "large" else RANGES
@@ -68,7 +103,8 @@ def main(url, out, point, kind="large"):
         reader = reader.option("queue", "parcels" if kind == "large" else "orders")
         rows = reader.option("maxOffsetsPerTrigger", "4").load()
         checkpoint = "checkpoint" if kind == "large" else "checkpoint-messages"
-        Landing(Path(out), puller, DyingSettler(point), checkpoint=checkpoint).run(rows)
+        settler = DyingSettler(point)
+        Landing(Path(out), puller, settler, payloads=payloads, checkpoint=checkpoint).run(rows)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dray.cli.commands.spark import land as land_command
 from dray.errors import InvalidConfiguration, QueueRecreated
 from dray.spark import BYTES_PER_BATCH, land
+from dray.spark.landing.outs import directory_of
 from dray.spark.source.batch import BatchReader
 from dray.spark.source.data_source import DraySource
 from dray.spark.source.offsets import (
@@ -140,12 +143,43 @@ def test_times_are_milliseconds_or_iso_text():
     assert read_options(LEAST | {"minOffsetsPerTrigger": "9"}).trigger_delay_s == 900
 
 
-@pytest.mark.parametrize("out", ["s3://bucket/x", "file:///tmp/x", "HDFS://name/x", "s3:/bucket/x"])
-def test_landing_into_a_url_is_refused_before_anything_starts(out, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("memory://x", "a landing into memory://x needs a directory for its table"),
+        ("nobody://name/x", "nobody://name/x cannot be used"),
+        ("file://other/tmp/x", "file://other/tmp/x names another machine; write file:///path"),
+        ("s3:/bucket/x", "cannot land into 's3:/bucket/x'; write s3://bucket/x"),
+    ],
+)
+def test_landing_into_a_url_that_cannot_be_used_is_refused_before_anything_starts(
+    out, said, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidConfiguration, match="directory that the driver and all executors"):
+    with pytest.raises(InvalidConfiguration, match=said):
         land("dray://127.0.0.1:1", "orders", out)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_landing_into_a_directory_has_no_other_one_for_its_state(tmp_path):
+    with pytest.raises(InvalidConfiguration, match="state is for payloads that go to a store"):
+        land("dray://127.0.0.1:1", "orders", tmp_path, state=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("out", "directory"),
+    [
+        ("file:///a/b%20c", Path("/a/b c")),
+        ("file:/a/b", Path("/a/b")),
+        ("file://localhost/a", Path("/a")),
+        ("a/b", Path("a/b")),
+        ("/a:/b", Path("/a:/b")),
+        ("s3://bucket/x", None),
+        ("memory://x", None),
+    ],
+)
+def test_a_file_url_is_a_directory(out, directory):
+    assert directory_of(out) == directory
 
 
 def at(born, lookup_id):

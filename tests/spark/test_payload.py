@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.errors import LargeMessageCorrupt, StoreError, StoreFull
-from dray.spark.landing.payload import Placement, payload_name, remove_partials
+from dray.spark.landing.payload import Expected, Placement, payload_name, remove_partials
 
 ID = "0123456789abcdef" * 2 + "\\42"
 BODY = b"payload" * 1000
@@ -60,7 +60,9 @@ def test_every_name_is_one_safe_component_and_nobody_elses(label, odd_id, number
 
 
 def placement(path, **given):
-    return Placement(path, **({"size": len(BODY), "digest": DIGEST, "kind": "sha256"} | given))
+    return Placement(
+        path, Expected(**({"size": len(BODY), "digest": DIGEST, "kind": "sha256"} | given))
+    )
 
 
 def pull(target):

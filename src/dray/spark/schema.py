@@ -74,6 +74,7 @@ PULLED = pa.schema(
         *LARGE,
         ("state", pa.string()),
         ("payload", pa.string()),
+        ("etag", pa.string()),
         ("landed_time", _TIME),
     ]
 )

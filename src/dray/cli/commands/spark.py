@@ -31,8 +31,13 @@ def command() -> None:
     "--to",
     "out",
     required=True,
+    metavar="DIR|URL",
+    help="Directory for the payload files and the table, or a URL for the payloads: s3://bucket/x.",
+)
+@click.option(
+    "--state",
     metavar="DIR",
-    help=("Directory for the payload files and the table."),
+    help="With a URL: directory for the table and the checkpoint.",
 )
 @click.option(
     "--as",
@@ -79,6 +84,7 @@ def land(
     queue: str,
     *,
     out: str,
+    state: str | None,
     as_: str,
     follow: bool,
     idle: float | None,
@@ -107,6 +113,7 @@ def land(
             commit_every=commit_every,
             table=table,
             accept_new_queue=accept_new_queue,
+            state=state,
             report=lambda so_far: shown.update(so_far.bytes),
         )
     if settings.as_json:

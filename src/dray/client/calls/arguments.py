@@ -236,6 +236,7 @@ _BY_PLACE: Final = {
     "Manager.create_token.name": _TEXT,
     "Manager.revoke_token.name": _TEXT,
     "land.queue": _TEXT,
+    "land.state": _PATH,
     "land.table": _TEXT,
     "audit.sources": _SOURCES,
     "spark_session.name": _TEXT,

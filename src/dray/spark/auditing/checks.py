@@ -6,18 +6,17 @@ by positions: the positions of a queue rise by one for each message, and no posi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dray.errors import StoreError
 from dray.model.classes import MessageClass
 from dray.model.ids import split_id
 from dray.model.names import DEAD_LETTER_QUEUES
 from dray.spark.auditing.sources import landed_rows, left_messages, number_of, waiting_positions
-from dray.spark.landing.payload import file_digest
+from dray.spark.landing.places import payloads_in, payloads_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -312,17 +311,15 @@ def _wrong_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _wrong(row: _Row) -> str | None:
-    path = Path(row["path"])
+    folder, _, name = row["path"].rpartition("/")
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            digest = file_digest(file, row["digest_kind"])
-    except OSError as error:
-        return f"{path.name} cannot be read: {error.strerror or error}"
+        size, digest = payloads_in(folder).read_back(name, row["digest_kind"])
+    except (OSError, StoreError) as error:
+        return f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
     if size != row["size"]:
-        return f"{path.name} has {size} bytes, not {row['size']}"
+        return f"{name} has {size} bytes, not {row['size']}"
     if digest != row["digest"]:
-        return f"{path.name} has {row['digest_kind']} {digest[:16]}..., not {row['digest'][:16]}..."
+        return f"{name} has {row['digest_kind']} {digest[:16]}..., not {row['digest'][:16]}..."
     return None
 
 
@@ -331,9 +328,9 @@ def _extra_files(rows: DataFrame, sources: AuditSources) -> Iterator[_Row]:
     for directory in sources.directories:
         here = rows.where(rows["origin"] == str(directory)).where("payload is not null")
         named = {row["payload"] for row in here.select("payload").collect()}
-        for path in sorted((directory / "payload").glob("*")):
-            if path.name not in named and not path.name.startswith("."):
+        for name in sorted(payloads_of(directory).names()):
+            if name not in named and not name.startswith("."):
                 yield {
                     "kind": "payload", "explained": False, "origin": str(directory),
-                    "detail": f"no row names the file {path.name}",
+                    "detail": f"no row names the file {name}",
                 }  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from dray.errors import InvalidConfiguration
+from dray.spark.landing.places import payloads_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -77,7 +78,8 @@ def landed_rows(spark: SparkSession, sources: AuditSources) -> DataFrame:
             _known(spark.read.parquet(*_files_of(directory / "table")))
             .withColumn("origin", f.lit(str(directory)))
             .withColumn(
-                "path", f.concat(f.lit(f"{directory.absolute() / 'payload'}/"), f.col("payload"))
+                "path",
+                f.concat(f.lit(f"{payloads_of(directory.absolute()).folder}/"), f.col("payload")),
             )
             for directory in sources.directories
         ]

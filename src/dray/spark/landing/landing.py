@@ -10,13 +10,14 @@ or never, so nothing rests on it. Below the directory landed into:
 
     payload/    one file for each large message          table/    the table, Parquet
     _dray/      checkpoint/ of the query, and the lock that keeps a second landing out
+
+A landing into a store puts the payloads there, as objects (`objects.py`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import logging
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,8 +32,11 @@ from dray.errors import (
     QueueRecreated,
     StoreLocked,
 )
+from dray.folders.fsspec import file_system
 from dray.model.sizes import size_in_bytes
 from dray.spark.failure import disk_told
+from dray.spark.landing.objects import StorePayloads
+from dray.spark.landing.outs import directory_of
 from dray.spark.landing.query import AT_ONCE, LandingQuery, Until
 from dray.spark.landing.streams import (
     COMMIT_EVERY_S,
@@ -40,6 +44,7 @@ from dray.spark.landing.streams import (
     between_commits,
     contents_of,
     streams,
+    told_options,
     what_is_left,
 )
 from dray.spark.session import spark_session
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
 
     from dray.spark.landing.batch import Examined, QueueKey
     from dray.spark.landing.delta import DeltaLandedTable
+    from dray.spark.landing.places import Payloads
     from dray.spark.landing.pulling import Puller
     from dray.spark.landing.summary import LandingSummary
     from dray.spark.landing.table import LandedTable, QueueReached
@@ -60,8 +66,6 @@ BYTES_PER_BATCH = "1GiB"
 """Payload of one micro-batch: enough that Spark's own second or two a batch hardly shows. A crash
 does not repeat it all, since payloads that are in place are kept."""
 TABLES = ("parquet", "delta")
-
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 Report = Callable[["LandingSummary"], None]
 
@@ -100,9 +104,10 @@ def land(
     fail_on_data_loss: bool = False,
     accept_new_queue: bool = False,
     table: str = TABLES[0],
+    state: str | Path | None = None,
     report: Report | None = None,
 ) -> LandingSummary:
-    """Land the messages of a queue below the directory `out`; give what was done.
+    """Land the messages of a queue below the directory or URL `out`; give what was done.
 
     Large messages become files and rows of a table, small ones rows with their bodies. `as_` is
     "large" or "messages" to land only one kind, or "auto" for both. Messages that do not land stay
@@ -117,6 +122,8 @@ def land(
     into `out` is landed from its first position. `table` is "parquet" or "delta", always the same
     for one directory. A landing that follows a queue commits to the table every `commit_every`
     seconds, and at once when a micro-batch has half of its limit; 0 commits what comes at once.
+    `out` may be a URL that fsspec knows, such as `s3://bucket/x`: the payloads become objects below
+    it, and `state` is the directory for the table, the checkpoint and the lock.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
@@ -126,14 +133,9 @@ def land(
     from dray.spark.landing.puller import ManagerPuller
     from dray.spark.landing.settler import ManagerSettler
 
-    directory = _directory(out, table)
+    directory, payloads = _places(out, state, table)
     contents = contents_of(as_)
-    options = {
-        "url": url,
-        "queue": queue,
-        "failOnDataLoss": str(fail_on_data_loss).lower(),
-        "acceptNewQueue": str(accept_new_queue).lower(),
-    }
+    options = told_options(url, queue, fail=fail_on_data_loss, accept=accept_new_queue)
     every_s = between_commits(commit_every, until.idle_s)
     limits = BatchLimits(rows_per_batch, size_in_bytes(bytes_per_batch), every_s)
     settler = ManagerSettler()
@@ -147,6 +149,7 @@ def land(
                 fail_on_data_loss=fail_on_data_loss,
                 accept_new_queue=accept_new_queue,
                 table=table,
+                payloads=payloads,
                 checkpoint="checkpoint" if as_ == "large" else f"checkpoint-{as_}",
             )
             summary = landing.run(streams(spark, contents, options, limits), until)
@@ -171,16 +174,25 @@ class Landing:
         fail_on_data_loss: bool = False,
         accept_new_queue: bool = False,
         table: str = TABLES[0],
+        payloads: StorePayloads | None = None,
         checkpoint: str = "checkpoint",
     ) -> None:
-        """Take the directory and the ways to the managers; nothing is touched yet."""
+        """Take the directory and the ways to the managers; nothing is touched yet.
+
+        With `payloads`, the payloads go there and the rest into the directory.
+        """
+        from dray.spark.landing.places import FolderPayloads
         from dray.spark.landing.summary import LandingSummary
 
         self.out = out.absolute()
-        self.payloads = self.out / "payload"
+        folder = self.out / "payload"
+        self._payloads: Payloads = payloads or FolderPayloads(folder)
+        self._url = payloads.url if payloads else None
         self._ranges = self.out / "_dray" / "messages"
         self.summary = LandingSummary(
-            out=self.out, payload_directory=self.payloads, table_directory=self.out / "table"
+            out=self.out,
+            payload_directory=payloads.folder if payloads else folder,
+            table_directory=self.out / "table",
         )
         self._puller = puller
         self._settler = settler
@@ -195,15 +207,15 @@ class Landing:
     def run(self, rows: DataFrame, until: Until = AT_ONCE) -> LandingSummary:
         """Land the streaming `rows` (`schema.LARGE`) until told to end; give the summary."""
         from dray.spark.landing.messages import remove_ranges
-        from dray.spark.landing.payload import remove_partials
+        from dray.spark.landing.places import note_url
 
         self._started_at = time.monotonic()
         with disk_told(self.out):
-            self.payloads.mkdir(parents=True, exist_ok=True)
             self._ranges.mkdir(parents=True, exist_ok=True)
         with _only_one(self.out / "_dray"):
+            note_url(self.out, self._url)
+            self._payloads.begin()
             with disk_told(self.out):
-                remove_partials(self.payloads)
                 remove_ranges(self._ranges)
                 self._table = self._open_table()
             checkpoint = self.out / "_dray" / self._checkpoint
@@ -229,7 +241,7 @@ class Landing:
         from dray.spark.schema import PULLED, RANGE, spark_schema
 
         assert self._table is not None
-        pull = PullInto(self.payloads, self._puller, self._fail_on_data_loss, self._ranges)
+        pull = PullInto(self._payloads, self._puller, self._fail_on_data_loss, self._ranges)
         pulled = in_order(rows.mapInArrow(pull.all, spark_schema(PULLED)).toArrow())
         if not self._accept_new_queue:
             check_births(pulled, self._table.reached)
@@ -237,7 +249,7 @@ class Landing:
         large, ranges = pulled.filter(pc.invert(is_range)), pulled.filter(is_range)
         landed = self._table.already_landed(large["sequence_id"])
         examined = examine(large, landed, self._table.reached)
-        self._check_payloads(examined.rows)
+        self._check_payloads(examined.rows, pulled)
         examined = self._with_messages(examined, ranges)
         if examined.rows.num_rows:
             with disk_told(self.summary.table_directory):
@@ -276,15 +288,17 @@ class Landing:
             files=examined.rows.num_rows,
         )
 
-    def _check_payloads(self, rows: pa.Table) -> None:
+    def _check_payloads(self, rows: pa.Table, pulled: pa.Table) -> None:
         """Raise `StoreError` if this machine does not see what the executors put in place."""
-        from dray.spark.landing.messages import check_written
+        from dray.spark.landing.payload import PutPayload
 
-        for name, size in zip(rows["payload"].to_pylist(), rows["size"].to_pylist(), strict=True):
-            if name is None:
-                continue
-            with disk_told(self.out):
-                check_written(self.payloads / name, size)
+        new = set(rows["payload"].to_pylist())
+        put = [
+            PutPayload(row["payload"], row["size"], row["etag"])
+            for row in pulled.select(["payload", "size", "etag", "state"]).to_pylist()
+            if row["state"] == "landed" and row["payload"] in new
+        ]
+        self._payloads.check(put)
 
     def _settle(self, examined: Examined) -> None:
         """Take from the queues what the table has; a crash before this is made good by the next."""
@@ -322,20 +336,30 @@ class Landing:
             self._report(summary)
 
 
-def _directory(out: str | Path, table: str) -> Path:
-    """Where to land; raises `InvalidConfiguration`, before anything is started.
+def _places(
+    out: str | Path, state: str | Path | None, table: str
+) -> tuple[Path, StorePayloads | None]:
+    """The directory of a landing, and the store for its payloads if they go to one.
 
-    For a URL, and for a kind of table that there is not.
+    Raises `InvalidConfiguration`, before anything is started, for what cannot be used.
     """
     if table not in TABLES:
         raise InvalidConfiguration(f"table is {table!r}; it can be {' or '.join(TABLES)}")
-    scheme = _URL.match(str(out))
-    if scheme is None:
-        return Path(out)
-    raise InvalidConfiguration(
-        f"cannot land into {str(out)!r}: {scheme[1]} URLs are not supported; name a directory that"
-        " the driver and all executors share"
-    )
+    directory = directory_of(str(out))
+    if directory is not None:
+        if state is not None:
+            raise InvalidConfiguration(
+                "state is for payloads that go to a store; a landing into a directory keeps its"
+                " table there, so leave state out"
+            )
+        return directory, None
+    file_system(str(out))
+    if state is None:
+        raise InvalidConfiguration(
+            f"a landing into {out} needs a directory for its table, checkpoint and lock; name it"
+            " with state (--state DIR)"
+        )
+    return Path(state), StorePayloads(str(out))
 
 
 @contextmanager

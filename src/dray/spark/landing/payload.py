@@ -16,9 +16,8 @@ import os
 import re
 import secrets
 from collections.abc import Callable
-from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple, Protocol
 
 from dray.errors import LargeMessageCorrupt
 from dray.large.digests import DIGESTS
@@ -43,23 +42,48 @@ def payload_name(sequence_id: str, label: str) -> str:
     return _cut(whole, _NAME_BYTES_MAX)
 
 
+class PutPayload(NamedTuple):
+    """A payload in its place, as an executor tells it; `etag` is empty for a file."""
+
+    name: str
+    size: int
+    etag: str
+
+
+class Expected(NamedTuple):
+    """The payload that is to come: `digest` hexadecimal, of the named `kind`."""
+
+    size: int
+    digest: str
+    kind: str
+
+    def check(self, name: str, digest: str, size: int) -> None:
+        """Raise `LargeMessageCorrupt` if something else came for the payload called `name`."""
+        if size != self.size or digest != self.digest:
+            raise LargeMessageCorrupt(
+                f"the payload for {name} came with {size} bytes and {self.kind}"
+                f" {digest[:16]}..., not {self.size} and {self.digest[:16]}...; nothing was kept",
+                sequence_id=name,
+            )
+
+
 class Placement:
     """One payload on its way into its file."""
 
-    def __init__(self, path: Path, *, size: int, digest: str, kind: str) -> None:
-        """Expect `size` bytes with the `digest` (hexadecimal, of the named `kind`)."""
+    etag = ""
+
+    def __init__(self, path: Path, expected: Expected) -> None:
+        """Take the place and what is to stand there."""
         self.path = path
-        self.size = size
-        self.digest = digest
-        self.kind = kind
+        self.expected = expected
 
     def is_done(self) -> bool:
         """Whether the very payload is in its place already."""
         try:
             with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size != self.size:
+                if os.fstat(file.fileno()).st_size != self.expected.size:
                     return False
-                return file_digest(file, self.kind) == self.digest
+                return file_digest(file, self.expected.kind) == self.expected.digest
         except FileNotFoundError:
             return False
 
@@ -75,27 +99,27 @@ class Placement:
             with disk_told(self.path):
                 with partial.open("xb", buffering=0) as file:
                     target = PayloadTarget(file)
-                    self._check(pull(target), target.size)
+                    self.expected.check(self.path.name, pull(target), target.size)
                     os.fsync(file.fileno())
                 partial.replace(self.path)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
 
-    def _check(self, digest: str, size: int) -> None:
-        if size != self.size or digest != self.digest:
-            raise LargeMessageCorrupt(
-                f"the payload for {self.path.name} came with {size} bytes and {self.kind}"
-                f" {digest[:16]}..., not {self.size} and {self.digest[:16]}...; nothing was kept",
-                sequence_id=self.path.name,
-            )
+
+class Writable(Protocol):
+    """A file as far as a payload is written to it."""
+
+    def write(self, data: memoryview, /) -> int | None:
+        """Write some of `data`, and say how much; None is nothing."""
+        ...
 
 
 class PayloadTarget:
     """Where payload bytes are written to; counts them."""
 
-    def __init__(self, file: FileIO) -> None:
-        """Write to an open, unbuffered `file`."""
+    def __init__(self, file: Writable) -> None:
+        """Write to an open `file`."""
         self._file = file
         self.size = 0
 
@@ -104,7 +128,7 @@ class PayloadTarget:
         rest = memoryview(data).cast("B")
         self.size += len(rest)
         while rest:
-            rest = rest[self._file.write(rest) :]
+            rest = rest[self._file.write(rest) or 0 :]
 
 
 def file_digest(file: BinaryIO, kind: str) -> str:

@@ -11,15 +11,17 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from dray.errors import MessageNotFound
-from dray.fsync import sync_folder
 from dray.spark.landing.messages import write_range
-from dray.spark.landing.payload import PayloadTarget, Placement, payload_name
+from dray.spark.landing.payload import Expected, PayloadTarget, payload_name
 from dray.spark.schema import LARGE, PULLED, RANGE, TAKEN, UNREADABLE, batch_of
+
+if TYPE_CHECKING:
+    from dray.spark.landing.places import Payloads
 
 
 class Puller(Protocol):
@@ -43,9 +45,9 @@ class Puller(Protocol):
 
 
 class PullInto(NamedTuple):
-    """Pulls what rows name into `directory`; its `all` is the function for `mapInArrow`."""
+    """Puts what rows name in place; its `all` is the function for `mapInArrow`."""
 
-    directory: Path
+    payloads: Payloads
     puller: Puller
     fail_on_data_loss: bool = False
     ranges: Path = Path()
@@ -57,7 +59,7 @@ class PullInto(NamedTuple):
             for batch in batches:
                 pulled = [self._pull(row) for row in _rows(batch)]
                 # Names must outlast a crash before the table says that they are there.
-                sync_folder(self.directory)
+                self.payloads.keep_names()
                 yield batch_of(pulled, PULLED)
         finally:
             self.puller.close()
@@ -72,9 +74,8 @@ class PullInto(NamedTuple):
         if row["digest"] is None:
             return {**row, "state": UNREADABLE, "payload": None, "landed_time": _now()}
         name = payload_name(row["sequence_id"], row["label"])
-        placement = Placement(
-            self.directory / name, size=row["size"], digest=row["digest"], kind=row["digest_kind"]
-        )
+        expected = Expected(row["size"], row["digest"], row["digest_kind"])
+        placement = self.payloads.placement(name, expected)
         while not placement.is_done():
             try:
                 placement.fill(lambda target: self.puller.pull(row, target))
@@ -85,7 +86,8 @@ class PullInto(NamedTuple):
                 if self.fail_on_data_loss:
                     raise
                 return {**row, "state": TAKEN, "payload": None, "landed_time": _now()}
-        return {**row, "state": "landed", "payload": name, "landed_time": _now()}
+        told = {"state": "landed", "payload": name, "etag": placement.etag}
+        return {**row, **told, "landed_time": _now()}
 
     def _write_range(self, row: dict[str, Any]) -> dict[str, Any]:
         name, size, count = write_range(self.ranges, self.puller.messages(row))

@@ -52,6 +52,7 @@ def streams(
             rows_max = _MESSAGES_PER_BATCH
             bytes_max = min(limits.bytes, _MESSAGE_BYTES_PER_BATCH)
         told = {
+            **options,
             "content": content,
             "maxOffsetsPerTrigger": str(limits.rows or rows_max),
             "maxBytesPerTrigger": str(bytes_max),
@@ -60,10 +61,20 @@ def streams(
         }
         if limits.every_s:
             told["commitEvery"] = f"{max(1, round(limits.every_s * 1000))}ms"
-        rows = spark.readStream.format("dray").options(**options, **told).load()
+        rows = spark.readStream.format("dray").options(**told).load()
         found = rows if found is None else found.union(rows)
     assert found is not None
     return found
+
+
+def told_options(url: str, queue: str, *, fail: bool, accept: bool) -> dict[str, str]:
+    """The options of the source that both kinds share."""
+    return {
+        "url": url,
+        "queue": queue,
+        "failOnDataLoss": str(fail).lower(),
+        "acceptNewQueue": str(accept).lower(),
+    }
 
 
 def between_commits(seconds: float, idle_s: float | None) -> float:

@@ -31,7 +31,7 @@ class LandingSummary(msgspec.Struct, kw_only=True):
     """
 
     out: Path
-    payload_directory: Path
+    payload_directory: Path | str
     table_directory: Path
     files: int = 0
     messages: int = 0

@@ -1,0 +1,132 @@
+"""Places for payloads: a directory that all executors share, or a store (`objects.py`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from dray.errors import InvalidConfiguration
+from dray.fsync import sync_folder
+from dray.spark.failure import disk_told
+from dray.spark.landing.messages import check_written
+from dray.spark.landing.objects import StorePayloads
+from dray.spark.landing.payload import (
+    Expected,
+    PayloadTarget,
+    Placement,
+    PutPayload,
+    file_digest,
+    remove_partials,
+)
+
+_URL_NOTE = Path("_dray") / "payloads"
+"""Says to which URL the payloads of a landing went; there is none if they are in the directory."""
+
+
+class PayloadPlacement(Protocol):
+    """One payload on its way into its place."""
+
+    def is_done(self) -> bool:
+        """Whether the very payload is in its place already."""
+        ...
+
+    def fill(self, pull: Callable[[PayloadTarget], str]) -> None:
+        """Let `pull` write the bytes and give their digest; put them in place if they are right."""
+        ...
+
+    @property
+    def etag(self) -> str:
+        """The mark that a store gave to what is in place; empty for a file."""
+        ...
+
+
+class Payloads(Protocol):
+    """Where payloads are put. It goes to the executors pickled."""
+
+    def begin(self) -> None:
+        """In the driver, before a landing: remove what unfinished attempts left."""
+        ...
+
+    def placement(self, name: str, expected: Expected) -> PayloadPlacement:
+        """On an executor: one payload on its way."""
+        ...
+
+    def keep_names(self) -> None:
+        """On an executor: have the names of what is in place outlast a crash."""
+        ...
+
+    def check(self, put: Sequence[PutPayload]) -> None:
+        """In the driver, before the commit: raise `StoreError` if something is not in place."""
+        ...
+
+
+class FolderPayloads(NamedTuple):
+    """Payloads as files of one directory."""
+
+    folder: Path
+
+    def begin(self) -> None:
+        """Make the directory; remove partial files."""
+        with disk_told(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            remove_partials(self.folder)
+
+    def placement(self, name: str, expected: Expected) -> Placement:
+        """See `Payloads`."""
+        return Placement(self.folder / name, expected)
+
+    def keep_names(self) -> None:
+        """See `Payloads`."""
+        sync_folder(self.folder)
+
+    def check(self, put: Sequence[PutPayload]) -> None:
+        """See `Payloads`."""
+        for each in put:
+            with disk_told(self.folder):
+                check_written(self.folder / each.name, each.size)
+
+    def names(self) -> list[str]:
+        """The names of all files that are there."""
+        return [path.name for path in self.folder.glob("*")]
+
+    def read_back(self, name: str, kind: str) -> tuple[int, str]:
+        """Size and digest of a payload; raises OSError."""
+        with (self.folder / name).open("rb") as file:
+            return os.fstat(file.fileno()).st_size, file_digest(file, kind)
+
+
+def payloads_in(folder: str) -> FolderPayloads | StorePayloads:
+    """The payloads whose places all begin with `folder`, as a landing names it."""
+    if "://" in folder:
+        return StorePayloads(folder.removesuffix("/payload"))
+    return FolderPayloads(Path(folder))
+
+
+def payloads_of(directory: Path) -> FolderPayloads | StorePayloads:
+    """Where the payloads of a landing into `directory` are."""
+    try:
+        return StorePayloads((directory / _URL_NOTE).read_text().strip())
+    except FileNotFoundError:
+        return FolderPayloads(directory / "payload")
+
+
+def note_url(directory: Path, url: str | None) -> None:
+    """Note where the payloads go; raises `InvalidConfiguration` if earlier ones went elsewhere.
+
+    For an audit has to find them all by one table.
+    """
+    note = directory / _URL_NOTE
+    there = note.read_text().strip() if note.exists() else None
+    if there == url:
+        return
+    if there is not None or (directory / "table").exists():
+        where = there or f"the directory {directory / 'payload'}"
+        raise InvalidConfiguration(
+            f"the payloads of the table in {directory} are in {where}; land into the same place, or"
+            " with another state directory"
+        )
+    with disk_told(directory):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"{url}\n")
