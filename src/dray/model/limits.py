@@ -126,6 +126,8 @@ QUERIES_REMEMBERED: Final = 10_000
 """Queries whose last batches a manager remembers: 4 MB of state."""
 UNNAMED_WRITES_REMEMBERED: Final = 100
 """Writes without a query id: nobody repeats one but its driver, which asks again for 30 seconds."""
+REQUEST_KEYS_REMEMBERED: Final = 65_536
+"""Keys of requests over HTTP: as many as transactions whose outcomes are known; 20 MB of state."""
 BATCHES_REMEMBERED: Final = 2
 """Batches of a query: those that a checkpoint of Spark can replay."""
 QUERY_ID_CHARACTERS_MAX: Final = 200

@@ -45,6 +45,8 @@ DEAD_LETTER_QUEUES = ("system$;deadletter", "system$;deadxact")
 """The dead-letter queues: of plain messages, and of transactional ones."""
 UNNAMED_WRITE = "write$"
 """The query ids of writes from Spark that were given none begin with this."""
+REQUEST_KEY = "http$"
+"""The names of batches that are one message of a request with an `Idempotency-Key` begin so."""
 _PATHS = {
     "journal$": SYSTEM_JOURNAL,
     "deadletter$": DEAD_LETTER_QUEUES[0],

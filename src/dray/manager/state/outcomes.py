@@ -8,7 +8,8 @@ for every number that was leased before it.
 
 The last batches of each query of Spark are remembered, so that a batch that comes again is known.
 The query's checkpoint can replay the last two at most. A bounded number of queries is remembered;
-the query whose last commit is the oldest is forgotten first (docs/explanation/batches.md).
+the query whose last commit is the oldest is forgotten first (docs/explanation/batches.md). A
+request over HTTP with an `Idempotency-Key` is a query with one batch.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from dray.model.limits import (
     BATCHES_REMEMBERED,
     NUMBERS_LEASED,
     QUERIES_REMEMBERED,
+    REQUEST_KEYS_REMEMBERED,
     TRANSACTIONS_REMEMBERED,
     UNNAMED_WRITES_REMEMBERED,
 )
-from dray.model.names import UNNAMED_WRITE
+from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
+
+_SHELVES = (UNNAMED_WRITE, REQUEST_KEY, "")
+"""How the ids of queries begin that are remembered together; the last has all others."""
 
 
 class Outcomes:
@@ -91,43 +96,54 @@ class BatchOutcome(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BatchOutcomes:
-    """The outcomes of all queries, in the order of their last commits.
+    """The outcomes of all queries, in the order of their last commits, shelf by shelf.
 
-    Writes without a query id are few among them: they must not push out queries with a checkpoint.
+    Writes without a query id, and requests over HTTP with a key, have shelves of their own: they
+    must not push out queries with a checkpoint.
     """
 
     def __init__(self, known: Iterable[tuple[str, list[BatchOutcome]]] = ()) -> None:
         """Begin with what a checkpoint knew."""
-        self._queries = {query: list(outcomes) for query, outcomes in known}
-        self._unnamed = dict.fromkeys(
-            query for query in self._queries if query.startswith(UNNAMED_WRITE)
-        )
+        self._shelves: dict[str, dict[str, list[BatchOutcome]]] = {each: {} for each in _SHELVES}
+        for query, outcomes in known:
+            self._shelf_of(query)[query] = list(outcomes)
 
     def of(self, query: str) -> list[BatchOutcome]:
         """The remembered batches of a query, the oldest first."""
-        return self._queries.get(query, [])
+        return self._shelf_of(query).get(query, [])
 
     def add(self, fact: BatchCommitted) -> None:
         """A batch was committed."""
-        outcomes = self._queries.pop(fact.query, [])
+        shelf = self._shelf_of(fact.query)
+        outcomes = shelf.pop(fact.query, [])
         outcomes.append(
             BatchOutcome(fact.batch, fact.digest, fact.messages, fact.transaction, fact.when_us)
         )
-        self._queries[fact.query] = outcomes[-BATCHES_REMEMBERED:]
-        if fact.query.startswith(UNNAMED_WRITE):
-            self._unnamed[fact.query] = None
-        if len(self._unnamed) > UNNAMED_WRITES_REMEMBERED:
-            self._forget(next(iter(self._unnamed)))
-        if len(self._queries) > QUERIES_REMEMBERED:
-            self._forget(next(iter(self._queries)))
-
-    def _forget(self, query: str) -> None:
-        del self._queries[query]
-        self._unnamed.pop(query, None)
+        shelf[fact.query] = outcomes[-BATCHES_REMEMBERED:]
+        if len(shelf) > _remembered(_prefix_of(fact.query)):
+            del shelf[next(iter(shelf))]
 
     def state(self) -> list[tuple[str, list[BatchOutcome]]]:
         """Everything, for a checkpoint."""
-        return [(query, list(outcomes)) for query, outcomes in self._queries.items()]
+        return [
+            (query, list(outcomes))
+            for shelf in self._shelves.values()
+            for query, outcomes in shelf.items()
+        ]
+
+    def _shelf_of(self, query: str) -> dict[str, list[BatchOutcome]]:
+        return self._shelves[_prefix_of(query)]
+
+
+def _remembered(prefix: str) -> int:
+    """How many queries whose ids begin so are remembered."""
+    if prefix == UNNAMED_WRITE:
+        return UNNAMED_WRITES_REMEMBERED
+    return REQUEST_KEYS_REMEMBERED if prefix == REQUEST_KEY else QUERIES_REMEMBERED
+
+
+def _prefix_of(query: str) -> str:
+    return next(each for each in _SHELVES if query.startswith(each))
 
 
 def _range_of(number: int) -> int:

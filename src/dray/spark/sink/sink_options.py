@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
-from dray.model.names import UNNAMED_WRITE
+from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -82,10 +82,10 @@ def read_sink_options(
         raise InvalidConfiguration(
             "df.write knows a batch by query_id and batch_id together; give both options or none"
         )
-    if options.query_id.startswith(UNNAMED_WRITE):
+    if options.query_id.startswith((UNNAMED_WRITE, REQUEST_KEY)):
         raise InvalidConfiguration(
-            f"query_id is {options.query_id!r}; names that begin with {UNNAMED_WRITE!r} are of"
-            " writes without a query_id, so choose another one"
+            f"query_id is {options.query_id!r}; names that begin with {UNNAMED_WRITE!r} or"
+            f" {REQUEST_KEY!r} are of writes and requests without a query, so choose another one"
         )
     _check_columns(schema, options)
     return options
