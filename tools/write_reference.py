@@ -8,6 +8,7 @@ A test fails while a page differs from what this would write.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,10 @@ import click
 from dray.cli.program import COMMANDS, program
 from dray.errors import DrayError
 from dray.metrics.families import MANAGER_INFO, OF_A_QUEUE, OF_THE_MANAGER, QUEUE_STATE
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools import http_reference
 
 HOUSE = Path(__file__).resolve().parent.parent
 REFERENCE = HOUSE / "docs" / "reference"
@@ -69,9 +74,11 @@ Written by `tools/write_reference.py` from `dray.metrics`: do not edit.
 
 `dray serve --http HOST:PORT` (or the path of a Unix socket) answers `/metrics` in the text format
 of Prometheus, `/healthz` and `/readyz`. It needs the extra `metrics` (`pip install dray[metrics]`).
-Anybody who can connect to the address can read the names of queues and how full they are, and
-nothing else; a Unix socket is for its owner only. A scrape asks the queue manager once for
-everything, as any client does. For 1,000 queues that takes about 5 ms.
+With the extra `console` the same address serves [HTTP for programs](http.md). Anybody who can
+connect to the address can read the names of queues and how full they are, and nothing else; a Unix
+socket is for its owner only. A scrape asks the queue manager once for everything, as any client
+does. For 1,000 queues that takes about 5 ms. `dray console` answers `/metrics` for a caller that
+shows a token.
 
 | path | status 200 | status 503 |
 |---|---|---|
@@ -144,6 +151,7 @@ def main() -> None:
     REFERENCE.mkdir(parents=True, exist_ok=True)
     (REFERENCE / "cli.md").write_text(command_line_page(), encoding="utf-8")
     (REFERENCE / "errors.md").write_text(errors_page(), encoding="utf-8")
+    (REFERENCE / "http.md").write_text(http_reference.page(), encoding="utf-8")
     (REFERENCE / "metrics.md").write_text(metrics_page(), encoding="utf-8")
     (REFERENCE / "modules.md").write_text(modules_page(), encoding="utf-8")
 

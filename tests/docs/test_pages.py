@@ -16,6 +16,7 @@ from dray.cli.program import program
 from dray.manager.notices import NoticeKind
 from dray.testing.processes import READY_WITHIN_S
 from tests.integration.commands import until
+from tools import http_reference
 from tools.check_docs import FENCE
 from tools.write_reference import REFERENCE, command_line_page, errors_page, metrics_page
 
@@ -37,6 +38,10 @@ def test_the_page_of_errors_is_what_the_code_says():
 
 def test_the_page_of_metrics_is_what_the_code_says():
     assert (REFERENCE / "metrics.md").read_text() == metrics_page(), "run tools/write_reference.py"
+
+
+def test_the_page_of_http_is_what_the_code_says():
+    assert (REFERENCE / "http.md").read_text() == http_reference.page(), "run `make docs`"
 
 
 def test_the_page_of_commands_is_what_the_program_says():

@@ -24,20 +24,28 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from dray.aio import Manager
+
 _log = logging.getLogger(__name__)
 _BUG = "the console failed, which is a bug of Dray; its log says where"
 TABS: list[Tab] = [*pages.tabs, *sample.tabs]
 
 
-def application(console: Console, keeping: Doorkeeping) -> ASGIApp:
-    """The whole console behind its door."""
-    routes: list[BaseRoute] = [*pages.routes, *sample.routes, *v1.routes]
+def application(console: Console, keeping: Doorkeeping, holders: v1.TokenHolders) -> ASGIApp:
+    """The whole console behind its door; `holders` are the callers of `/v1`."""
+    programs = [*v1.routes, *v1.operator_routes(_own)]
+    routes: list[BaseRoute] = [*pages.routes, *sample.routes, *programs]
     if not any(isinstance(each, Route) and each.path == "/" for each in routes):
         routes.append(Route("/", _home))
-    return behind_door(console, keeping, routes)
+    return behind_door(console, keeping, routes, holders)
 
 
-def behind_door(console: Console, keeping: Doorkeeping, routes: Sequence[BaseRoute]) -> ASGIApp:
+def behind_door(
+    console: Console,
+    keeping: Doorkeeping,
+    routes: Sequence[BaseRoute],
+    holders: v1.TokenHolders | None = None,
+) -> ASGIApp:
     """Some routes behind a door."""
     static = Mount("/static", StaticFiles(directory=STATIC))
     app = Starlette(
@@ -49,7 +57,13 @@ def behind_door(console: Console, keeping: Doorkeeping, routes: Sequence[BaseRou
         },
     )
     app.state.console = console
+    app.state.token_holders = holders
     return Door(app, keeping, console)
+
+
+async def _own(request: Request) -> Manager:
+    """The console's own connection."""
+    return await console_of(request).callers.manager()
 
 
 async def _home(request: Request) -> Response:

@@ -23,6 +23,8 @@ from dray.console.callers import Callers
 from dray.console.console import Console
 from dray.console.door import Doorkeeping
 from dray.console.start_link import StartLink
+from dray.console.v1 import TokenHolders
+from dray.console.v1.bounded_protocol import BoundedProtocol
 from dray.errors import InvalidConfiguration
 from dray.net.doors import runtime_link
 from dray.net.listening import http_address, listening_socket
@@ -71,6 +73,8 @@ async def _serve(options: ConsoleOptions) -> int:
     async with AsyncExitStack() as stack:
         callers = Callers(partial(_connecting, options))
         stack.push_async_callback(callers.close)
+        holders = TokenHolders(partial(_connecting, options), read_only=options.read_only)
+        stack.push_async_callback(holders.close)
         info = await (await callers.manager()).info()
         listening = listening_socket(goal)
         stack.callback(listening.close)
@@ -82,8 +86,8 @@ async def _serve(options: ConsoleOptions) -> int:
             stack.callback(keeping.start.remove)
         console = Console(callers, TABS, read_only=options.read_only, name=info.name)
         config = uvicorn.Config(
-            application(console, keeping),
-            http="h11",
+            application(console, keeping, holders),
+            http=BoundedProtocol,
             ws="none",
             lifespan="off",
             interface="asgi3",

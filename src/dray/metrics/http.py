@@ -29,6 +29,7 @@ from dray.net.listening import http_address
 
 if TYPE_CHECKING:
     from dray.client.connections.runtime import Dialer
+    from dray.model.queue import ManagerInfo
 
 _log = logging.getLogger(__name__)
 ANSWER_S: Final = 5.0
@@ -96,13 +97,9 @@ class _Asked:
 
     def readiness(self) -> _Answer:
         """Whether it can take messages."""
-        info = self._within(lambda manager: manager.info())
-        if info.disk_free <= info.low_water:
-            said = (
-                f"the disk has {human_size(info.disk_free)} free, and new messages must leave"
-                f" {human_size(info.low_water)}\n"
-            )
-            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, said.encode()
+        low = said_of_room(self._within(lambda manager: manager.info()))
+        if low:
+            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, low.encode()
         return HTTPStatus.OK, _TEXT, b"ready\n"
 
     def close(self) -> None:
@@ -122,6 +119,16 @@ class _Asked:
         if self._manager is None:
             self._manager = Manager(self._dialer)
         return self._manager
+
+
+def said_of_room(info: ManagerInfo) -> str:
+    """Why the queue manager is not ready to take messages; "" if it is."""
+    if info.disk_free > info.low_water:
+        return ""
+    return (
+        f"the disk has {human_size(info.disk_free)} free, and new messages must leave"
+        f" {human_size(info.low_water)}\n"
+    )
 
 
 def _listening(address: str, pages: dict[str, Callable[[], _Answer]]) -> tuple[HTTPServer, str]:

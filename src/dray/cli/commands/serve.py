@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
 from dray.cli.settings import Settings
 from dray.cli.sizes import Size
 from dray.model.platforms import require_linux
+from dray.net.doors import socket_of
+
+if TYPE_CHECKING:
+    from dray.daemon.config import ServeOptions
 
 
 @click.command()
@@ -32,7 +40,7 @@ from dray.model.platforms import require_linux
 @click.option(
     "--http",
     metavar="HOST:PORT|PATH",
-    help="Answer /metrics (Prometheus), /healthz and /readyz at this address or Unix socket.",
+    help="Serve /v1 (HTTP for programs), /metrics, /healthz and /readyz at this address or socket.",
 )
 @click.option(
     "--tls-cert",
@@ -113,7 +121,7 @@ def command(
 ) -> int:
     """Run a queue manager, and print its addresses in one line when it is ready. Needs Linux."""
     require_linux("a queue manager")
-    from dray.daemon.config import ServeOptions, read_options
+    from dray.daemon.config import read_options
     from dray.daemon.process import serve
 
     read_all = partial(
@@ -139,8 +147,25 @@ def command(
         return read_all().accepting(peers)
 
     options = read()
-    if options.http is None:
+    address = options.http
+    if address is None:
         return serve(options, read)
-    from dray.metrics.http import MetricsServer
+    from dray.metrics.process import HttpProcess, can_serve_programs
 
-    return serve(options, read, beside=partial(MetricsServer, options.http))
+    if not can_serve_programs():
+        from dray.metrics.http import MetricsServer
+
+        return serve(options, read, beside=partial(MetricsServer, address))
+    options, url = _with_socket(options)
+    return serve(options, read, beside=partial(HttpProcess, address, url))
+
+
+def _with_socket(options: ServeOptions) -> tuple[ServeOptions, str]:
+    """These options with a Unix socket for the HTTP process, and its URL."""
+    import msgspec
+
+    own = os.fspath(socket_of(options.data))
+    if options.socket is None and options.listen is not None:
+        options = msgspec.structs.replace(options, socket=own)
+    where = Path(options.socket or own).absolute()
+    return options, f"dray+unix://{quote(os.fspath(where))}"

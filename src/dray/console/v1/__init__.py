@@ -1,7 +1,13 @@
-"""HTTP for programs, at /v1."""
+"""HTTP for programs: send, receive, transactions, queues and resumable uploads under `/v1`.
+
+Each caller shows a token and gets a connection of its own to the queue manager, which decides what
+the caller may do. `docs/reference/http.md` is the page about it.
+"""
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute
+from dray.console.v1.holders import TokenHolders
+from dray.console.v1.operators import operator_routes
+from dray.console.v1.routes import routes
 
-routes: list[BaseRoute] = []
+__all__ = ["TokenHolders", "operator_routes", "routes"]

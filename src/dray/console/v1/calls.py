@@ -1,0 +1,162 @@
+"""One request under `/v1`: who calls, what is asked, and the answer to an error."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from dray.console.v1.holders import TokenHolder, TokenHolders
+from dray.console.v1.limits import JSON_BYTES_MAX
+from dray.console.v1.problems import HttpRefusal, problem
+from dray.console.v1.properties import TRANSACTION
+from dray.errors import DrayError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from dray.aio import Transaction
+
+Asked = TypeVar("Asked")
+_JSON: Final = "application/json"
+
+
+class Call(NamedTuple):
+    """A request of a caller."""
+
+    request: Request
+    caller: TokenHolder
+
+    def named(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.request.path_params[name])
+
+    def header_names(self) -> list[str]:
+        """The names of all headers, in lower case, those that come twice among them."""
+        return [name.decode("latin-1") for name, _ in self.request.scope["headers"]]
+
+    async def json(self, kind: type[Asked]) -> Asked:
+        """The body as JSON; raises `HttpRefusal`."""
+        body = bytearray()
+        async for piece in self.request.stream():
+            body += piece
+            if len(body) > JSON_BYTES_MAX:
+                raise HttpRefusal(
+                    413, "body-too-large", f"this request takes at most {JSON_BYTES_MAX} bytes of"
+                    " JSON; send less",
+                )  # fmt: skip
+        try:
+            return msgspec.json.decode(bytes(body) or b"{}", type=kind)
+        except msgspec.MsgspecError as error:
+            raise HttpRefusal(
+                400, "bad-json", f"the body is not what is expected: {error}; see the reference"
+            ) from error
+
+    def transaction(self) -> HeldTransaction | None:
+        """The transaction that a header names; raises `HttpRefusal`."""
+        name = self.request.headers.get(TRANSACTION)
+        return None if name is None else self.caller.transactions.find(name)  # type: ignore[return-value]
+
+
+class HeldTransaction:
+    """A transaction of several requests."""
+
+    def __init__(self, id: str, transaction: Transaction) -> None:
+        """Take a transaction that was begun."""
+        self.id = id
+        self.transaction = transaction
+        self.ends_at = 0.0
+        self.uses = 0
+        self.leases: list[str] = []
+        """The messages received in it."""
+
+    async def abort(self) -> None:
+        """Give everything back."""
+        await self.transaction.abort()
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class Row(NamedTuple):
+    """One method at one path."""
+
+    method: str
+    path: str
+    handler: Handler
+    answers: tuple[int, ...]
+    """Statuses of success."""
+    help: str
+    body: str = ""
+    """The body of a request: "json", a media type, or nothing."""
+    changes: bool = True
+    """Whether it is refused where nothing may be changed."""
+
+
+class Endpoint:
+    """Answers one route: finds the caller, lets a handler answer, and tells of errors."""
+
+    def __init__(self, row: Row) -> None:
+        """Take the row of the route."""
+        self._row = row
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        begun = False
+
+        async def noting(message: Any) -> None:  # noqa: ANN401 - as ASGI has it
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        request, holders = Request(scope, receive), holders_of(scope)
+        try:
+            check_framing(request)
+            if holders.read_only and self._row.changes:
+                raise HttpRefusal(
+                    403, "read-only", "this server was started with --read-only, so it changes"
+                    " nothing; use another one",
+                )  # fmt: skip
+            async with holders.of(request.headers.get("authorization")) as caller:
+                answer = await self._row.handler(Call(request, caller))
+                await answer(scope, receive, noting)
+        except ClientDisconnect:
+            return
+        except (DrayError, HttpRefusal) as error:
+            if begun:
+                # The client sees that the body ends too early.
+                raise
+            await problem(error)(scope, receive, send)
+
+
+def holders_of(scope: Scope) -> TokenHolders:
+    """The callers of the application that serves a request."""
+    holders = scope["app"].state.token_holders
+    assert isinstance(holders, TokenHolders)
+    return holders
+
+
+def check_framing(request: Request) -> None:
+    """Refuse a request of which two servers could see different ends."""
+    names = [name for name, _ in request.scope["headers"]]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        raise HttpRefusal(
+            400, "bad-framing", "the request has Content-Length and Transfer-Encoding; send one of"
+            " them",
+            {"Connection": "close"},
+        )  # fmt: skip
+    if names.count(b"authorization") > 1:
+        raise HttpRefusal(400, "bad-header", "Authorization is given twice; send it once")
+
+
+def answered(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """An answer in JSON."""
+    return Response(msgspec.json.encode(value, enc_hook=str), status, headers, media_type=_JSON)
+
+
+def nothing(status: int = 204, headers: dict[str, str] | None = None) -> Response:
+    """An answer without a body."""
+    return Response(None, status, headers)

@@ -1,0 +1,147 @@
+"""Leases and transactions that a caller holds open, each with a time when it ends.
+
+    open     used or renewed      open      the time begins anew
+    open     settled              settled   remembered, so that a repeated request is told so
+    open     aborted, timed out   aborted   the queue manager has everything back
+    ended    forgotten            (none)    the oldest first
+
+While a request works with it, it does not end by time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import Final, Protocol
+
+from dray.console.v1.limits import ENDED_MAX, LEASE_S
+from dray.console.v1.problems import HttpRefusal
+from dray.errors import DrayError
+
+_ID_BYTES: Final = 16
+
+
+class Ended(StrEnum):
+    """How something that was held has ended."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    TIMED_OUT = "timed-out"
+
+
+class Holding(Protocol):
+    """Something that is held: it has an id, and can be given up."""
+
+    id: str
+    ends_at: float
+    uses: int
+
+    async def abort(self) -> None:
+        """Give everything back; it never raises for a connection that is lost."""
+
+
+class Holdings:
+    """All of one kind that one caller holds."""
+
+    def __init__(self, what: str) -> None:
+        """Begin with none; `what` is the word for one."""
+        self.what = what
+        self.open: dict[str, Holding] = {}
+        self._ended: OrderedDict[str, Ended] = OrderedDict()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def add(self, held: Holding) -> None:
+        """Hold one more."""
+        self.open[held.id] = held
+        self.renew(held)
+
+    def renew(self, held: Holding) -> None:
+        """Let the time begin anew."""
+        loop = asyncio.get_running_loop()
+        held.ends_at = loop.time() + LEASE_S
+        if held.id not in self._timers and held.id in self.open:
+            self._timers[held.id] = loop.call_at(held.ends_at, self._look, held)
+
+    def find(self, name: str) -> Holding:
+        """One by its id; raises `HttpRefusal`, 404 or 410 for one that has ended."""
+        held = self.open.get(name)
+        if held is not None:
+            return held
+        end = self._ended.get(name)
+        if end is None:
+            raise HttpRefusal(
+                404, f"{self.what}-not-found", f"this caller has no such {self.what}: it was"
+                " forgotten, or the server was started anew; ask /v1/outcomes how its transaction"
+                " ended",
+            )  # fmt: skip
+        told = (
+            f"it was {end}" if end is not Ended.TIMED_OUT else f"nobody renewed it for {LEASE_S} s"
+        )
+        raise HttpRefusal(
+            410, f"{self.what}-ended", f"the {self.what} has ended: {told}; begin another one"
+        )
+
+    def end_of(self, name: str) -> Ended | None:
+        """How one has ended, if it has."""
+        return self._ended.get(name)
+
+    @asynccontextmanager
+    async def used(self, held: Holding) -> AsyncIterator[None]:
+        """Work with one: it does not end by time meanwhile, and has all of its time afterwards."""
+        held.uses += 1
+        try:
+            yield
+        finally:
+            held.uses -= 1
+            self.renew(held)
+
+    async def end(
+        self, held: Holding, end: Ended, by: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Ended one, by a commit or else by aborting it; who comes meanwhile finds it ended."""
+        self.forget(held, end)
+        try:
+            await (held.abort if by is None else by)()
+        except DrayError:
+            self._ended[held.id] = Ended.ABORTED
+            raise
+
+    def forget(self, held: Holding, end: Ended) -> None:
+        """Note how one has ended that something else has ended."""
+        if self.open.pop(held.id, None) is None:
+            return
+        timer = self._timers.pop(held.id, None)
+        if timer is not None:
+            timer.cancel()
+        self._ended[held.id] = end
+        if len(self._ended) > ENDED_MAX:
+            self._ended.popitem(last=False)
+
+    async def close(self) -> None:
+        """Abort all of them."""
+        for held in list(self.open.values()):
+            await self.end(held, Ended.ABORTED)
+        await asyncio.gather(*self._ending)
+
+    def _look(self, held: Holding) -> None:
+        """Ended one whose time is over, or look again when it may be."""
+        self._timers.pop(held.id, None)
+        loop = asyncio.get_running_loop()
+        if held.uses:
+            self.renew(held)
+        elif held.ends_at > loop.time():
+            self._timers[held.id] = loop.call_at(held.ends_at, self._look, held)
+        else:
+            ending = asyncio.ensure_future(self.end(held, Ended.TIMED_OUT))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+
+def new_id() -> str:
+    """An id that nobody can guess."""
+    return secrets.token_urlsafe(_ID_BYTES)

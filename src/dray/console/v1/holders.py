@@ -1,0 +1,239 @@
+"""TokenHolders: each token gets one connection to the queue manager, and what it has open on it.
+
+A connection is made at the first request of a token and closed when the caller has used nothing for
+a while. Leases and transactions belong to their caller: nobody else finds them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from dray.console.v1.held import Holdings
+from dray.console.v1.limits import (
+    BODIES_AT_ONCE_MAX,
+    BODIES_MAX,
+    GREETINGS_MAX,
+    SESSION_UNUSED_S,
+    SESSIONS_MAX,
+    TOKEN_CHARACTERS_MAX,
+    WAITS_MAX,
+)
+from dray.console.v1.problems import HttpRefusal
+from dray.errors import AccessDenied
+from dray.model.names import STATUS_QUEUE
+
+if TYPE_CHECKING:
+    from dray.aio import Manager
+    from dray.client.awaited.opening import Opening
+    from dray.client.connections.link import Link
+
+Connects = Callable[[str], "Opening[Manager]"]
+"""Connects to the queue manager with a token."""
+_BEARER: Final = re.compile(r"(?i:bearer) +([A-Za-z0-9._~+/=-]+)\Z")
+_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="dray"'}
+
+
+class TokenHolder:
+    """One token: its connection, and what it has open."""
+
+    def __init__(self, name: str, manager: Manager) -> None:
+        """Begin with nothing open. `name` is a digest of the token."""
+        self.name = name
+        self.manager = manager
+        self.leases: Holdings = Holdings("lease")
+        self.transactions: Holdings = Holdings("transaction")
+        self.requests = 0
+        self._bodies = 0
+        self._waits = 0
+        self._all: Bodies | None = None
+
+    @property
+    def link(self) -> Link:
+        """Gives the connection."""
+        return self.manager.queue(STATUS_QUEUE).handle.link
+
+    def counted_by(self, bodies: Bodies) -> TokenHolder:
+        """Count bodies together with those of other callers."""
+        self._all = bodies
+        return self
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be lost if the connection were closed."""
+        return not (self.requests or self.leases.open or self.transactions.open)
+
+    @contextmanager
+    def body(self) -> Iterator[None]:
+        """One body on its way; raises `HttpRefusal` if there are too many."""
+        if self._bodies >= BODIES_MAX:
+            raise HttpRefusal(
+                429, "too-many-bodies", f"{BODIES_MAX} bodies of this caller are on their way; try"
+                " again when one of them is done",
+            )  # fmt: skip
+        assert self._all is not None, "callers come from `TokenHolders`"
+        self._bodies += 1
+        try:
+            with self._all.one():
+                yield
+        finally:
+            self._bodies -= 1
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        """One receive that waits; raises `HttpRefusal` if there are too many."""
+        if self._waits >= WAITS_MAX:
+            raise HttpRefusal(
+                429, "too-many-waits", f"{WAITS_MAX} receives of this caller are waiting; try again"
+                " when one of them is answered",
+            )  # fmt: skip
+        self._waits += 1
+        try:
+            yield
+        finally:
+            self._waits -= 1
+
+    async def close(self) -> None:
+        """Abort what is open, and close the connection."""
+        await self.leases.close()
+        await self.transactions.close()
+        await self.manager.close()
+
+
+class Bodies:
+    """The bodies of all callers on their way."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._count = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count one more; raises `HttpRefusal` if there are too many."""
+        if self._count >= BODIES_AT_ONCE_MAX:
+            raise HttpRefusal(
+                503, "busy", f"{BODIES_AT_ONCE_MAX} bodies are on their way here; try again soon"
+            )
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+
+class TokenHolders:
+    """All callers with a connection, those used last at the end."""
+
+    def __init__(self, connects: Connects, *, read_only: bool = False) -> None:
+        """Connect to nothing yet. `read_only`: refuse everything that could change something."""
+        self.read_only = read_only
+        self._connects = connects
+        self._known: OrderedDict[str, TokenHolder] = OrderedDict()
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._greetings = asyncio.Semaphore(GREETINGS_MAX)
+        self._bodies = Bodies()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def of(self, authorization: str | None) -> AsyncIterator[TokenHolder]:
+        """The caller of one request; raises `HttpRefusal` for a token that is unknown."""
+        token = _token_in(authorization)
+        name = hashlib.sha256(token.encode("ascii")).hexdigest()
+        caller = self._known.get(name) or await self._greeted(name, token)
+        try:
+            # A connection that was lost is made anew here, and a token that was revoked is refused.
+            await caller.link.connection()
+        except AccessDenied as error:
+            await self._drop(caller)
+            raise _unauthorized(str(error)) from error
+        caller.requests += 1
+        self._unwatch(name)
+        self._known.move_to_end(name)
+        try:
+            yield caller
+        finally:
+            caller.requests -= 1
+            self._watch(caller)
+
+    async def close(self) -> None:
+        """Abort everything, and close all connections."""
+        for timer in self._timers.values():
+            timer.cancel()
+        known, self._known = self._known, OrderedDict()
+        await asyncio.gather(*(each.close() for each in known.values()), *self._closing)
+
+    async def _greeted(self, name: str, token: str) -> TokenHolder:
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        try:
+            async with lock, self._greetings:
+                known = self._known.get(name)
+                if known is not None:
+                    return known
+                await self._make_room()
+                try:
+                    manager = await self._connects(token)
+                except AccessDenied as error:
+                    raise _unauthorized(str(error)) from error
+                caller = TokenHolder(name, manager).counted_by(self._bodies)
+                self._known[name] = caller
+                return caller
+        finally:
+            if not lock.locked():
+                self._locks.pop(name, None)
+
+    async def _make_room(self) -> None:
+        if len(self._known) < SESSIONS_MAX:
+            return
+        oldest = next((each for each in self._known.values() if each.idle), None)
+        if oldest is None:
+            raise HttpRefusal(
+                503, "busy", f"{SESSIONS_MAX} callers have something open here; try again soon"
+            )
+        await self._drop(oldest)
+
+    def _watch(self, caller: TokenHolder) -> None:
+        """Look at a caller again when it may have been unused for long enough."""
+        if caller.requests or self._known.get(caller.name) is not caller:
+            return
+        self._unwatch(caller.name)
+        loop = asyncio.get_running_loop()
+        self._timers[caller.name] = loop.call_later(SESSION_UNUSED_S, self._look, caller)
+
+    def _unwatch(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _look(self, caller: TokenHolder) -> None:
+        self._timers.pop(caller.name, None)
+        if not caller.idle:
+            self._watch(caller)
+            return
+        closing = asyncio.ensure_future(self._drop(caller))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _drop(self, caller: TokenHolder) -> None:
+        self._unwatch(caller.name)
+        self._known.pop(caller.name, None)
+        await caller.close()
+
+
+def _token_in(authorization: str | None) -> str:
+    found = _BEARER.match(authorization or "")
+    if found is None or len(found[1]) > TOKEN_CHARACTERS_MAX:
+        raise _unauthorized(
+            "the request shows no token; send Authorization: Bearer TOKEN with a token of `dray"
+            " token create`"
+        )
+    return found[1]
+
+
+def _unauthorized(sentence: str) -> HttpRefusal:
+    return HttpRefusal(401, "unauthorized", sentence, _CHALLENGE)

@@ -1,0 +1,296 @@
+"""Receiving as lease, read, settle: a message is held while its client reads it, then committed.
+
+Each lease has a transaction of its own, or belongs to a transaction of several requests, which then
+commits it. The body stays at the queue manager and is read from there as often as it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from dray.aio import LargeMessage, LargeMessageQueue, Transaction
+from dray.client.calls.messages import checked_header, messages_in
+from dray.client.calls.requests import wait_for
+from dray.console.v1.bodies import BodyAnswer, unless_hung_up
+from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
+from dray.console.v1.held import Ended, new_id
+from dray.console.v1.limits import LEASES_MAX, LISTEN_S, PIECE_BYTES, WAIT_S_MAX
+from dray.console.v1.problems import HttpRefusal
+from dray.console.v1.properties import KIND, headers_of, shown
+from dray.console.v1.ranges import requested_range
+from dray.console.v1.sending import LARGE, PLAIN
+from dray.errors import LargeMessageMixing, ReceiveTimeout
+from dray.model.classes import TransactionStatus
+from dray.model.message import Message
+from dray.wire.frames import Envelope, Messages, Range, ReadPart, Receive, SelectFirst
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from dray.aio import Queue
+
+ANY: Final = "any"
+_FIRST: Final = SelectFirst()
+
+
+class Plain(NamedTuple):
+    """A plain message without its body, and where its record is."""
+
+    message: Message
+    envelope: Envelope
+    size: int
+
+
+class HeldMessage:
+    """A message that a caller holds."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        transaction: Transaction,
+        message: LargeMessage | Plain,
+        within: HeldTransaction | None,
+    ) -> None:
+        """Take what was received. `within` is the transaction of several requests that has it."""
+        self.id = new_id()
+        self.ends_at = 0.0
+        self.uses = 0
+        self.transaction = transaction
+        self.within = within
+        self.size = message.size
+        self._queue = queue
+        self._message = message
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The properties of the message."""
+        message = self._message
+        told = {"Dray-Receive-Id": shown(self.transaction.id), "Dray-Size": str(self.size)}
+        if isinstance(message, LargeMessage):
+            digest = f"{message.digest_kind}={message.digest.hex()}"
+            named = {"Dray-Id": shown(message.sequence_id), "Dray-Body-Digest": digest}
+            return {KIND: LARGE, **headers_of(message), **named, **told}
+        return {KIND: PLAIN, **headers_of(message.message), **told}
+
+    async def abort(self) -> None:
+        """Give the message back, unless a transaction of several requests has it."""
+        if self.within is None and self.transaction.status is TransactionStatus.PENDING:
+            await self.transaction.abort()
+
+    async def pieces(self, start: int, end: int) -> AsyncGenerator[bytes, None]:
+        """The body from `start` up to `end`, in pieces; all of it is checked by its digest."""
+        message = self._message
+        if isinstance(message, Plain):
+            body = await self._record_body(message)
+            for at in range(start, end, PIECE_BYTES):
+                yield bytes(body[at : min(end, at + PIECE_BYTES)])
+        elif (start, end) == (0, self.size):
+            async with aclosing(message.__aiter__()) as whole:
+                async for piece in whole:
+                    yield piece
+        else:
+            file = message.open()
+            file.seek(start)
+            while start < end:
+                piece = await file.read(min(PIECE_BYTES, end - start))
+                start += len(piece)
+                yield piece
+
+    async def _record_body(self, plain: Plain) -> memoryview:
+        envelope = plain.envelope
+        used, frame = await self._queue.handle.call(
+            lambda queue: ReadPart(queue, envelope.lookup_id, 0, envelope.length),
+            Range,
+            connection=self.transaction.connection(),
+        )
+        checked_header(frame.body, envelope.length, envelope.crc)
+        body = bytes(frame.body[envelope.length - plain.size :])
+        used.give_back(frame.body)
+        return memoryview(body)
+
+
+async def receive(call: Call) -> Response:
+    """Receive the first message of a queue, and hold it for the caller."""
+    wait_s = _wait_of(call)
+    kind = call.request.query_params.get("kind", ANY)
+    if kind not in (ANY, PLAIN, LARGE):
+        raise HttpRefusal(400, "bad-query", f"kind is {ANY}, {PLAIN} or {LARGE}; {ANY} if left out")
+    caller, held = call.caller, call.transaction()
+    if len(caller.leases.open) >= LEASES_MAX:
+        raise HttpRefusal(
+            429, "too-many-leases", f"this caller holds {LEASES_MAX} leases; settle some of them"
+        )
+    queue = caller.manager.queue(call.named("queue"))
+    taking = _take(queue, held, kind, wait_s)
+    with caller.wait():
+        try:
+            if held is None:
+                lease = await unless_hung_up(call.request.receive, taking)
+            else:
+                async with caller.transactions.used(held):
+                    lease = await unless_hung_up(call.request.receive, taking)
+        except ReceiveTimeout:
+            return nothing()
+    caller.leases.add(lease)
+    if held is not None:
+        held.leases.append(lease.id)
+    return nothing(201, {**lease.headers, "Location": f"/v1/leases/{lease.id}"})
+
+
+async def read(call: Call) -> Response:
+    """Give the body of a lease, or a range of it."""
+    leases = call.caller.leases
+    lease = _lease(call)
+    span = requested_range(call.request.headers.get("range"), lease.size)
+    start, end = span or (0, lease.size)
+    headers = {
+        **lease.headers,
+        "Content-Length": str(end - start),
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": "attachment",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    if span is not None:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{lease.size}"
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        with call.caller.body():
+            async with leases.used(lease), aclosing(lease.pieces(start, end)) as found:
+                async for piece in found:
+                    for at in range(0, len(piece), PIECE_BYTES):
+                        yield piece[at : at + PIECE_BYTES]
+
+    return BodyAnswer(200 if span is None else 206, headers, pieces())
+
+
+async def renew(call: Call) -> Response:
+    """Let the time of a lease begin anew."""
+    lease = _lease(call)
+    call.caller.leases.renew(lease)
+    return nothing()
+
+
+async def settle(call: Call) -> Response:
+    """Commit a lease: the message is received for good. Repeating it changes nothing."""
+    leases = call.caller.leases
+    if leases.end_of(call.named("lease")) is Ended.COMMITTED:
+        return nothing()
+    lease = _lease(call)
+    if lease.within is not None:
+        raise HttpRefusal(
+            409, "in-transaction", f"the lease belongs to a transaction; commit"
+            f" /v1/transactions/{lease.within.id}",
+        )  # fmt: skip
+    if lease.uses:
+        raise HttpRefusal(
+            409, "in-use", "the body of the lease is being read; settle it afterwards"
+        )
+    await leases.end(lease, Ended.COMMITTED, lease.transaction.commit)
+    return nothing()
+
+
+async def give_back(call: Call) -> Response:
+    """Abort a lease: the message is back in its place. Repeating it changes nothing."""
+    leases = call.caller.leases
+    if leases.end_of(call.named("lease")) is Ended.ABORTED:
+        return nothing()
+    lease = _lease(call)
+    if lease.within is not None:
+        raise HttpRefusal(
+            409, "in-transaction", f"the lease belongs to a transaction; abort"
+            f" /v1/transactions/{lease.within.id}",
+        )  # fmt: skip
+    await leases.end(lease, Ended.ABORTED)
+    return nothing()
+
+
+async def state(call: Call) -> Response:
+    """Tell of a lease in JSON."""
+    lease = _lease(call)
+    return answered({"id": lease.id, "size": lease.size, "receive_id": lease.transaction.id})
+
+
+def _lease(call: Call) -> HeldMessage:
+    """The lease of the path, whose transaction is still open; raises `HttpRefusal`."""
+    leases = call.caller.leases
+    lease = leases.find(call.named("lease"))
+    assert isinstance(lease, HeldMessage)
+    if not lease.transaction.under_way:
+        leases.forget(lease, Ended.ABORTED)
+        return _lease(call)
+    return lease
+
+
+def _wait_of(call: Call) -> float:
+    said = call.request.query_params.get("wait", "0")
+    try:
+        wait_s = float(said)
+    except ValueError:
+        wait_s = -1.0
+    if not 0 <= wait_s <= WAIT_S_MAX:
+        raise HttpRefusal(
+            400, "bad-query", f"wait is a number of seconds from 0 to {WAIT_S_MAX:g}, not {said!r};"
+            " ask again after a longer time",
+        )  # fmt: skip
+    return wait_s
+
+
+async def _take(
+    queue: Queue, held: HeldTransaction | None, kind: str, wait_s: float
+) -> HeldMessage:
+    """Take a message of a kind; raises `ReceiveTimeout`."""
+    transaction = await Transaction.begin(queue.handle.link) if held is None else held.transaction
+    try:
+        message = await _message(queue, transaction, kind, wait_s)
+    except BaseException:
+        if held is None and transaction.status is TransactionStatus.PENDING:
+            await transaction.abort()
+        raise
+    return HeldMessage(queue, transaction, message, held)
+
+
+async def _message(
+    queue: Queue, transaction: Transaction, kind: str, wait_s: float
+) -> LargeMessage | Plain:
+    """A plain message, or a large one where the queue is used for those."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait_s
+    large = LargeMessageQueue(queue)
+    while True:
+        left = max(0.0, until - loop.time())
+        if kind != LARGE:
+            try:
+                return await _plain(queue, transaction, left)
+            except LargeMessageMixing:
+                if kind == PLAIN:
+                    raise
+        turn = left if kind == LARGE else min(left, LISTEN_S)
+        try:
+            return await large.receive(turn, transaction)
+        except ReceiveTimeout:
+            if turn >= left:
+                raise
+
+
+async def _plain(queue: Queue, transaction: Transaction, wait_s: float) -> Plain:
+    connection, number = await transaction.join()
+    with transaction.undivided():
+        used, frame = await queue.handle.call(
+            lambda at: Receive(at, number, wait_s, 1, 0, False, _FIRST, True),
+            Messages,
+            wait_s=wait_for(wait_s),
+            connection=connection,
+        )
+    head = frame.head
+    assert isinstance(head, Messages)
+    message = messages_in(head.envelopes, frame.body, queue.name)[0]
+    size = message.body_size
+    used.give_back(frame.body)
+    # The body stays at the queue manager until it is asked for.
+    return Plain(msgspec.structs.replace(message, body=b""), head.envelopes[0], size)

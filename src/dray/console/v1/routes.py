@@ -1,0 +1,114 @@
+"""All routes of `/v1`: one table for the application, the OpenAPI document and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dray.console.v1 import leases, queues, sending, transactions
+from dray.console.v1.calls import Endpoint, Row
+from dray.console.v1.openapi import document
+from dray.console.v1.problems import HttpRefusal, problem
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+
+ROWS: Final = (
+    Row("GET", "/v1/manager", queues.manager, (200,), "State of the queue manager.", changes=False),
+    Row(
+        "GET", "/v1/queues", queues.list_all, (200,), "Every queue that the caller may see.",
+        changes=False,
+    ),
+    Row("GET", "/v1/queues/{queue}", queues.describe, (200,), "State of one queue.", changes=False),
+    Row("PUT", "/v1/queues/{queue}", queues.create, (201,), "Create a queue.", "json"),
+    Row("DELETE", "/v1/queues/{queue}", queues.delete, (204,), "Delete a queue and its messages."),
+    Row(
+        "POST", "/v1/queues/{queue}/messages", sending.send, (201, 200),
+        "Send the body as one message; 200 repeats the answer to the same `Idempotency-Key`.",
+        "application/octet-stream",
+    ),
+    Row(
+        "POST", "/v1/queues/{queue}/receive", leases.receive, (201, 204),
+        "Receive the first message: its properties, and the `Location` of its lease. 204: none.",
+    ),
+    Row(
+        "GET", "/v1/leases/{lease}", leases.read, (200, 206),
+        "The body, or the range of it that `Range` asks for; renews the lease.",
+        changes=False,
+    ),
+    Row("PATCH", "/v1/leases/{lease}", leases.renew, (204,), "Renew the lease."),
+    Row("DELETE", "/v1/leases/{lease}", leases.settle, (204,), "Commit: the message is received."),
+    Row(
+        "POST", "/v1/leases/{lease}/abort", leases.give_back, (204,),
+        "Abort: the message is back in its place.",
+    ),
+    Row("POST", "/v1/transactions", transactions.begin, (201,), "Begin a transaction."),
+    Row("PATCH", "/v1/transactions/{transaction}", transactions.renew, (204,), "Renew it."),
+    Row(
+        "POST", "/v1/transactions/{transaction}/commit", transactions.commit, (204,),
+        "Commit everything that was sent and received in it.",
+    ),
+    Row(
+        "POST", "/v1/transactions/{transaction}/abort", transactions.abort, (204,),
+        "Abort it: nothing was sent, and every received message is back in its place.",
+    ),
+    Row(
+        "GET", "/v1/outcome", transactions.outcome, (200,),
+        "How the transaction `?id=` has ended; settles a send or receive in doubt.",
+        changes=False,
+    ),
+)  # fmt: skip
+DOCUMENT: Final = "/v1/openapi.json"
+
+
+def _routes() -> list[BaseRoute]:
+    found: dict[str, dict[str, Endpoint]] = {}
+    for row in ROWS:
+        found.setdefault(row.path, {})[row.method] = Endpoint(row)
+    paths = [Route(DOCUMENT, _document, methods=["GET"])]
+    for path, methods in found.items():
+        # A queue of another manager has slashes in its name.
+        pattern = path.replace("{queue}", "{queue:path}")
+        paths.append(Route(pattern, _Methods(methods)))
+    # The longer ones first: a name of a queue could be anything.
+    paths.sort(key=lambda each: -each.path.count("/"))
+    return [*paths, Route("/v1/{rest:path}", _unknown)]
+
+
+async def _document(_: Request) -> Response:
+    return Response(msgspec.json.encode(document(ROWS)), media_type="application/json")
+
+
+async def _unknown(request: Request) -> Response:
+    return problem(
+        HttpRefusal(404, "no-such-path", f"there is no {request.url.path}; see {DOCUMENT}")
+    )
+
+
+class _Methods:
+    """All methods at one path."""
+
+    def __init__(self, methods: Mapping[str, Endpoint]) -> None:
+        self.methods = dict(methods)
+        if "GET" in methods:
+            self.methods.setdefault("HEAD", methods["GET"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self.methods.get(scope["method"])
+        if endpoint is not None:
+            await endpoint(scope, receive, send)
+            return
+        allowed = ", ".join(sorted(self.methods))
+        sentence = f"{scope['method']} is not for {scope['path']}; use {allowed}"
+        refused = HttpRefusal(405, "method-not-allowed", sentence, {"Allow": allowed})
+        await problem(refused)(scope, receive, send)
+
+
+routes: Final = _routes()
+"""For an application whose state has `token_holders`."""

@@ -1,0 +1,91 @@
+"""The server of `/v1` as a process of its own, beside a queue manager.
+
+`dray serve --http ADDRESS` starts it (`dray/metrics/process.py`), and it ends with the queue
+manager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+import dray.aio
+from dray.console.v1.bounded_protocol import BoundedProtocol
+from dray.console.v1.holders import TokenHolders
+from dray.console.v1.limits import CONNECTIONS_MAX
+from dray.console.v1.operators import OPERATORS, passed_on
+from dray.console.v1.routes import routes
+from dray.net.listening import http_address, listening_socket
+
+
+def application(url: str, operators: str) -> Starlette:
+    """`/v1` alone, and the pages for operators from the Unix socket at `operators`."""
+    holders = TokenHolders(lambda token: dray.aio.connect(url, token=token))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await holders.close()
+
+    pages = [Route(each, partial(passed_on, operators)) for each in OPERATORS]
+    app = Starlette(routes=[*pages, *routes], lifespan=lifespan)
+    app.state.token_holders = holders
+    return app
+
+
+def server(app: Starlette) -> uvicorn.Server:
+    """A server with the bounds of `/v1`; it logs warnings, and no request."""
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=5,
+    )
+    return uvicorn.Server(config)
+
+
+def main(url: str, address: str, operators: str) -> int:
+    """Serve until standard input ends, which its starter holds open."""
+    goal = http_address(address)
+    sock = listening_socket(goal)
+    where = _url_of(goal, sock)
+    running = server(application(url, operators))
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(sys.stdin.fileno(), _ended, running, loop)
+        await running.serve(sockets=[sock])
+
+    sys.stdout.write(f"{where}\n")
+    sys.stdout.flush()
+    asyncio.run(run())
+    return 0
+
+
+def _ended(running: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:
+    if not os.read(sys.stdin.fileno(), 1):
+        loop.remove_reader(sys.stdin.fileno())
+        running.should_exit = True
+
+
+def _url_of(goal: tuple[str, int] | Path, sock: socket.socket) -> str:
+    if isinstance(goal, Path):
+        return f"http+unix://{goal}"
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,82 @@
+"""Transactions of several requests, and the outcome of a transaction of any kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
+from dray.console.v1.held import Ended, new_id
+from dray.console.v1.limits import LEASE_S, TRANSACTIONS_MAX
+from dray.console.v1.problems import HttpRefusal
+from dray.model.ids import split_id
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.responses import Response
+
+
+async def begin(call: Call) -> Response:
+    """Begin a transaction."""
+    held = call.caller.transactions
+    if len(held.open) >= TRANSACTIONS_MAX:
+        raise HttpRefusal(
+            429, "too-many-transactions", f"this caller has {TRANSACTIONS_MAX} open transactions;"
+            " commit or abort some of them",
+        )  # fmt: skip
+    transaction = await call.caller.manager.transaction()
+    begun = HeldTransaction(new_id(), transaction)
+    held.add(begun)
+    said = {"id": begun.id, "transaction_id": transaction.id, "seconds": LEASE_S}
+    return answered(said, 201, {"Location": f"/v1/transactions/{begun.id}"})
+
+
+async def renew(call: Call) -> Response:
+    """Let the time of a transaction begin anew."""
+    call.caller.transactions.renew(_transaction(call))
+    return nothing()
+
+
+async def commit(call: Call) -> Response:
+    """Commit a transaction. Repeating it changes nothing."""
+    return await _end(call, Ended.COMMITTED)
+
+
+async def abort(call: Call) -> Response:
+    """Abort a transaction. Repeating it changes nothing."""
+    return await _end(call, Ended.ABORTED)
+
+
+async def outcome(call: Call) -> Response:
+    """How a transaction has ended, also one of a receive or of a send whose answer was lost."""
+    name = call.request.query_params.get("id", "")
+    split_id(name)
+    return answered({"id": name, "outcome": str(await call.caller.manager.outcome(name))})
+
+
+async def _end(call: Call, end: Ended) -> Response:
+    held = call.caller.transactions
+    if held.end_of(call.named("transaction")) is end:
+        return nothing()
+    ended = _transaction(call)
+    if ended.uses:
+        raise HttpRefusal(
+            409, "in-use", "another request works in the transaction; end it when that is answered"
+        )
+    by: Callable[[], Awaitable[None]] | None = None
+    if end is Ended.COMMITTED:
+        by = ended.transaction.commit
+    try:
+        await held.end(ended, end, by)
+    finally:
+        leases = call.caller.leases
+        for name in ended.leases:
+            if name in leases.open:
+                leases.forget(leases.open[name], held.end_of(ended.id) or end)
+    return nothing()
+
+
+def _transaction(call: Call) -> HeldTransaction:
+    found = call.caller.transactions.find(call.named("transaction"))
+    assert isinstance(found, HeldTransaction)
+    return found

@@ -1,0 +1,327 @@
+"""HTTP for programs: send, receive as lease, read and settle, transactions, queues, outcome."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import socket
+import threading
+
+import pytest
+
+import dray
+from dray.console.statuses import STATUSES
+from dray.console.v1.properties import RECEIVED, SENT
+from dray.errors import every_error
+
+LONG = bytes(range(256)) * 20_000
+"""5 MB: longer than a plain message may be."""
+
+
+def sent(client, queue, body=b"hello", **headers):
+    answer = client.post(f"/v1/queues/{queue}/messages", content=body, headers=headers)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def received(client, queue, wait=10, **headers):
+    answer = client.post(f"/v1/queues/{queue}/receive?wait={wait}", headers=headers)
+    assert answer.status_code == 201, answer.text
+    return answer
+
+
+def count(client, queue):
+    return client.get(f"/v1/queues/{queue}").json()["message_count"]
+
+
+def code_of(answer):
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == answer.status_code
+    assert problem["detail"]
+    return answer.status_code, problem["code"]
+
+
+def test_every_error_code_has_a_status():
+    assert set(STATUSES) >= set(every_error())
+    assert all(400 <= status < 600 for status in STATUSES.values())
+
+
+def test_a_message_is_sent_leased_read_and_settled(client, queue):
+    told = sent(client, queue, b"hello")
+    assert told["kind"] == "message"
+    lease = received(client, queue)
+    assert lease.headers["dray-id"] == told["id"]
+    assert lease.headers["dray-size"] == "5"
+    where = lease.headers["location"]
+    assert client.get(where).content == b"hello"
+    assert count(client, queue) == 1
+    assert client.delete(where).status_code == 204
+    assert count(client, queue) == 0
+    assert client.post(f"/v1/queues/{queue}/receive").status_code == 204
+
+
+def test_a_long_body_is_a_large_message_and_comes_back_whole_and_in_ranges(client, queue):
+    told = sent(client, queue, LONG)
+    assert (told["kind"], told["size"]) == ("large", len(LONG))
+    lease = received(client, queue)
+    assert lease.headers["dray-kind"] == "large"
+    where = lease.headers["location"]
+    assert client.get(where).content == LONG
+    for span in ("0-0", "999990-1000010", "-7", "5119000-", "4000000-99999999"):
+        answer = client.get(where, headers={"Range": f"bytes={span}"})
+        first, _, last = span.partition("-")
+        start = int(first) if first else len(LONG) - int(last)
+        end = min(len(LONG), int(last) + 1) if first and last else len(LONG)
+        assert answer.status_code == 206
+        assert answer.content == LONG[start:end]
+        assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{len(LONG)}"
+    behind = client.get(where, headers={"Range": f"bytes={len(LONG)}-"})
+    assert code_of(behind) == (416, "range-not-there")
+    assert behind.headers["content-range"] == f"bytes */{len(LONG)}"
+    for ignored in ("bytes=9-3", "lines=1-2", "bytes=", "bytes=1-2,4-5", "bytes=a-b"):
+        assert client.get(where, headers={"Range": ignored}).status_code == 200
+    assert client.delete(where).status_code == 204
+    assert count(client, queue) == 0
+
+
+def test_the_kind_can_be_chosen(client, queue):
+    assert sent(client, queue, b"short", **{"Dray-Kind": "large"})["kind"] == "large"
+    answer = client.post(
+        f"/v1/queues/{queue}/messages", content=LONG, headers={"Dray-Kind": "message"}
+    )
+    assert code_of(answer) == (413, "message-too-large")
+
+
+def test_properties_travel_as_headers(client, queue):
+    sample = {
+        "Dray-Label": "caf%C3%A9 100%25",
+        "Dray-Correlation-Id": "an answer",
+        "Dray-App-Specific": "-7",
+        "Dray-Extension": base64.b64encode(b"\0\xff").decode(),
+        "Dray-Response-Queue": "answers",
+        "Dray-Time-To-Be-Received": "3600.0",
+    }
+    sent(client, queue, **sample)
+    lease = received(client, queue)
+    for name, value in sample.items():
+        if "Time-To" not in name:
+            assert lease.headers[name] == value, name
+    assert lease.headers["dray-message-class"] == "normal"
+    with_values = {each.header.lower() for each in (*SENT, *RECEIVED)}
+    assert with_values >= {n for n in lease.headers if n.startswith("dray-")} - {
+        "dray-kind", "dray-size", "dray-receive-id",
+    }  # fmt: skip
+    client.delete(lease.headers["location"])
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("Dray-Priority", "high"),
+        ("Dray-Lable", "x"),
+        ("Dray-Extension", "***"),
+        ("Dray-Label", "%FF"),
+        ("Dray-Recoverable", "yes"),
+        ("Dray-Acknowledge", "everything"),
+        ("Dray-Kind", "huge"),
+        ("Idempotency-Key", "k" * 201),
+    ],
+)
+def test_a_wrong_header_is_a_400_that_says_what_to_do(client, queue, header, value):
+    answer = client.post(f"/v1/queues/{queue}/messages", content=b"x", headers={header: value})
+    assert code_of(answer) == (400, "bad-header")
+    assert count(client, queue) == 0
+
+
+def test_a_wrong_value_of_a_property_is_refused_by_its_code(client, queue):
+    answer = client.post(
+        f"/v1/queues/{queue}/messages", content=b"x", headers={"Dray-Label": "x" * 300}
+    )
+    assert answer.status_code == 400
+    assert code_of(client.get("/v1/queues/nowhere")) == (404, "queue-not-found")
+    assert code_of(client.put(f"/v1/queues/{queue}", json={})) == (409, "queue-exists")
+    assert code_of(client.put("/v1/queues/x", json={"nothing": 1})) == (400, "bad-json")
+    assert code_of(client.get("/v1/nothing")) == (404, "no-such-path")
+    refused = client.patch("/v1/queues")
+    assert code_of(refused) == (405, "method-not-allowed")
+    assert "GET" in refused.headers["allow"]
+
+
+def test_the_same_key_sends_once_and_another_body_is_422(client, queue, server):
+    path, key = f"/v1/queues/{queue}/messages", {"Idempotency-Key": "order 1"}
+    first = client.post(path, content=b"once", headers=key)
+    again = client.post(path, content=b"once", headers=key)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert code_of(client.post(path, content=b"other", headers=key)) == (422, "key-reused")
+    labelled = {**key, "Dray-Label": "other"}
+    assert code_of(client.post(path, content=b"once", headers=labelled)) == (422, "key-reused")
+    assert count(client, queue) == 1
+    # The key is that of one caller.
+    with server.caller(f"other-{queue[:20]}") as other:
+        assert other.post(path, content=b"mine", headers=key).status_code == 201
+    assert count(client, queue) == 2
+
+
+def test_a_key_makes_a_large_message_safe_to_repeat(client, queue):
+    path, key = f"/v1/queues/{queue}/messages", {"Idempotency-Key": "large"}
+    first = client.post(path, content=LONG, headers=key)
+    again = client.post(path, content=LONG, headers=key)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    lease = received(client, queue)
+    assert client.get(lease.headers["location"]).content == LONG
+    client.delete(lease.headers["location"])
+    assert count(client, queue) == 0
+
+
+def test_many_requests_with_one_key_at_once_send_once(client, queue, server):
+    answers = []
+
+    def send():
+        with server.client(client.token) as own:
+            answers.append(
+                own.post(
+                    f"/v1/queues/{queue}/messages",
+                    content=b"once",
+                    headers={"Idempotency-Key": "crowd"},
+                )
+            )
+
+    threads = [threading.Thread(target=send) for _ in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert {each.status_code for each in answers} <= {200, 201}
+    assert len({each.json()["id"] for each in answers}) == 1
+    assert count(client, queue) == 1
+
+
+def test_a_lease_can_be_given_back_and_ends_tell_how(client, queue):
+    sent(client, queue)
+    where = received(client, queue).headers["location"]
+    assert client.patch(where).status_code == 204
+    assert client.post(f"{where}/abort").status_code == 204
+    assert client.post(f"{where}/abort").status_code == 204
+    assert code_of(client.delete(where)) == (410, "lease-ended")
+    again = received(client, queue)
+    assert again.headers["dray-abort-count"] == "1"
+    assert client.delete(again.headers["location"]).status_code == 204
+    assert client.delete(again.headers["location"]).status_code == 204
+    assert code_of(client.get(again.headers["location"])) == (410, "lease-ended")
+
+
+def test_a_lease_of_another_caller_is_not_found(client, queue, server):
+    sent(client, queue)
+    where = received(client, queue).headers["location"]
+    with server.caller(f"thief-{queue[:20]}") as thief:
+        for answer in (
+            thief.get(where),
+            thief.delete(where),
+            thief.patch(where),
+            thief.post(f"{where}/abort"),
+        ):
+            assert code_of(answer) == (404, "lease-not-found")
+    assert client.delete(where).status_code == 204
+
+
+def test_a_transaction_of_several_requests_is_all_or_nothing(client, queue):
+    sent(client, queue, b"input")
+    for end, left in (("abort", 1), ("commit", 1)):
+        begun = client.post("/v1/transactions")
+        assert begun.status_code == 201
+        within = {"Dray-Transaction": begun.json()["id"]}
+        lease = received(client, queue, **within)
+        body = client.get(lease.headers["location"]).content
+        assert body == b"input"
+        assert code_of(client.delete(lease.headers["location"])) == (409, "in-transaction")
+        sent(client, queue, b"output", **within)
+        assert client.patch(begun.headers["location"]).status_code == 204
+        assert client.post(f"{begun.headers['location']}/{end}").status_code == 204
+        assert client.post(f"{begun.headers['location']}/{end}").status_code == 204
+        outcome = client.get("/v1/outcome", params={"id": begun.json()["transaction_id"]})
+        assert outcome.json()["outcome"] == ("committed" if end == "commit" else "aborted")
+        assert count(client, queue) == left
+        assert code_of(client.get(lease.headers["location"])) == (410, "lease-ended")
+    assert client.get(received(client, queue).headers["location"]).content == b"output"
+
+
+def test_a_key_and_a_transaction_exclude_each_other(client, queue):
+    begun = client.post("/v1/transactions").json()["id"]
+    headers = {"Dray-Transaction": begun, "Idempotency-Key": "x"}
+    answer = client.post(f"/v1/queues/{queue}/messages", content=b"x", headers=headers)
+    assert code_of(answer) == (400, "key-in-transaction")
+    client.post(f"/v1/transactions/{begun}/abort")
+
+
+def test_a_receive_waits_and_gets_whatever_kind_comes(client, queue, server):
+    for body in (b"short", LONG):
+        answers = []
+
+        def wait(answers=answers):
+            with server.client(client.token) as own:
+                answers.append(own.post(f"/v1/queues/{queue}/receive?wait=30"))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        sent(client, queue, body)
+        waiting.join()
+        where = answers[0].headers["location"]
+        assert client.get(where).content == body
+        assert client.delete(where).status_code == 204
+
+
+def test_a_client_that_hangs_up_while_it_waits_takes_nothing_with_it(client, queue, server):
+    host, _, port = server.base.removeprefix("http://").partition(":")
+    with server.caller("hasty") as hasty, socket.create_connection((host, int(port))) as waiting:
+        request = (
+            f"POST /v1/queues/{queue}/receive?wait=60 HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {hasty.token}\r\nContent-Length: 0\r\n\r\n"
+        )
+        waiting.sendall(request.encode())
+        # Two requests later the first one waits.
+        assert [hasty.get("/v1/manager").status_code for _ in range(2)] == [200, 200]
+    sent(client, queue, b"for the next")
+    assert client.get(received(client, queue).headers["location"]).content == b"for the next"
+
+
+def test_a_caller_without_rights_is_refused_and_a_stranger_is_401(tmp_path, server):
+    assert code_of(server.client("nobody").get("/v1/queues")) == (401, "unauthorized")
+    import httpx
+
+    bare = httpx.get(f"{server.base}/v1/queues")
+    assert code_of(bare) == (401, "unauthorized")
+    assert bare.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_revoked_token_is_401_at_the_next_request(server):
+    with server.caller("gone") as gone:
+        assert gone.get("/v1/manager").status_code == 200
+        with server.connect_as_owner() as owner:
+            owner.revoke_token("gone")
+        assert code_of(gone.get("/v1/manager")) == (401, "unauthorized")
+
+
+def test_what_python_sends_http_receives_and_the_other_way(client, queue, server):
+    with server.connect_as_owner() as owner:
+        owner.queue(queue).send(b"from python", label="p")
+        lease = received(client, queue)
+        assert lease.headers["dray-label"] == "p"
+        assert client.get(lease.headers["location"]).content == b"from python"
+        client.delete(lease.headers["location"])
+        sent(client, queue, LONG, **{"Dray-Label": "h", "Dray-Digest": "sha256"})
+        with dray.LargeMessageQueue(owner.queue(queue)).receive(timeout=10) as message:
+            assert message.label == "h"
+            assert message.digest == hashlib.sha256(LONG).digest()
+            assert message.body() == LONG
+
+
+def test_the_pages_for_operators_stand_on_the_same_address(client, server):
+    import httpx
+
+    assert httpx.get(f"{server.base}/healthz").text == "alive\n"
+    assert httpx.get(f"{server.base}/readyz").text == "ready\n"
+    assert "dray_manager_info" in httpx.get(f"{server.base}/metrics").text
