@@ -8,12 +8,15 @@ change the tag of a fact and the meaning of its fields; new fields come last, wi
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
 import msgspec
 
 from dray.model.ids import Incarnation
 from dray.model.queue import QueueOptions
+
+_LOOKUP_BYTES = 8
 
 
 class Confirmation(msgspec.Struct, array_like=True, frozen=True):
@@ -417,7 +420,7 @@ decode_fact = msgspec.msgpack.Decoder(AnyFact).decode
 
 def pack_lookups(lookup_ids: list[int]) -> bytes:
     """Pack positions as a fact carries them (64-bit, little-endian)."""
-    return b"".join([lookup_id.to_bytes(8, "little") for lookup_id in lookup_ids])
+    return struct.pack(f"<{len(lookup_ids)}Q", *lookup_ids)
 
 
 def runs_of(lookup_ids: list[int]) -> list[int]:
@@ -447,4 +450,4 @@ def positions_in(runs: list[int]) -> Iterator[int]:
 
 def unpack_lookups(packed: bytes) -> list[int]:
     """Read what `pack_lookups` wrote."""
-    return [int.from_bytes(packed[at : at + 8], "little") for at in range(0, len(packed), 8)]
+    return list(struct.unpack(f"<{len(packed) // _LOOKUP_BYTES}Q", packed))

@@ -79,8 +79,7 @@ class CommitFact:
 
     def leave(self, queue: StoredQueue, lookup_ids: list[int], why: int = RECEIVED) -> None:
         """Messages leave a queue for good, because of a message class."""
-        for packed in entries_at(queue, lookup_ids):
-            self.departures.leave(queue, packed, why)
+        self.departures.leave_all(queue, entries_at(queue, lookup_ids), why)
         self._leaving.append((queue, lookup_ids))
 
     def drop(self, queue: StoredQueue, lookup_ids: list[int]) -> None:

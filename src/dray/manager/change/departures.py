@@ -107,8 +107,16 @@ class Departures:
         """Messages of which their senders asked nothing, by queue, way and class."""
         self.wishes: list[Wish] = []
 
+    def leave_all(self, queue: StoredQueue, found: list[bytes], message_class: int) -> None:
+        """Messages leave `queue` for good, because of `message_class`."""
+        received = message_class == RECEIVED and queue.keeper is None
+        if received and not any_asks_in(b"".join(found)):
+            return
+        for packed in found:
+            self.leave(queue, packed, message_class)
+
     def leave(self, queue: StoredQueue, packed: bytes, message_class: int) -> None:
-        """A message leaves `queue` for good, because of `message_class`."""
+        """One of them does."""
         keeper = queue.keeper if message_class == RECEIVED else None
         copies = copies_of(packed)
         if queue.outgoing and is_refusal(message_class):
@@ -343,13 +351,7 @@ def record_of(store: Store, entry: Entry) -> tuple[RecordHeader, Properties]:
 
 def entries_at(queue: StoredQueue, lookup_ids: list[int]) -> list[bytes]:
     """The entries at positions of a queue, held or available; what is gone is left out."""
-    found = []
-    for lookup_id in lookup_ids:
-        held = queue.index.held(lookup_id)
-        packed = held[0] if held is not None else queue.index.find(lookup_id)
-        if packed is not None:
-            found.append(packed)
-    return found
+    return queue.index.at(lookup_ids)
 
 
 def delivered(context: Context, queue: StoredQueue, upto: int) -> tuple[int, bytes]:

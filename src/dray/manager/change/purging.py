@@ -9,7 +9,7 @@ from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import is_refusal
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.queue.costs import POSITION_BYTES, cost_of_leaving
-from dray.manager.queue.index import TAIL_BYTES, lookup_id_of
+from dray.manager.queue.index import TAIL_BYTES, any_asks_in, lookup_id_of
 from dray.model.classes import MessageClass
 
 if TYPE_CHECKING:
@@ -33,9 +33,13 @@ def portion(
 
     `to_journal` if each goes to a journal; `always_told` as in `cost_of_leaving`.
     """
-    found: list[bytes] = []
     room = context.log_room.portion_bytes
-    for packed in islice(entries, _AT_ONCE_MAX):
+    least = POSITION_BYTES + TAIL_BYTES * to_journal
+    first = list(islice(entries, min(_AT_ONCE_MAX, max(1, room // least))))
+    if not always_told and not any_asks_in(b"".join(first)):
+        return first
+    found: list[bytes] = []
+    for packed in first:
         room -= cost_of_leaving(packed, always_told=always_told) + TAIL_BYTES * to_journal
         if room < 0 and found:
             break

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dray.manager.queue.index import KEY_BYTES, TAIL_BYTES, copies_of, place_in, route_of
+from dray.manager.queue.index import (
+    KEY_BYTES,
+    TAIL_BYTES,
+    any_asks_in,
+    copies_of,
+    place_in,
+    route_of,
+)
 from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from dray.manager.queue.part_records import Records
     from dray.manager.queue.queues import StoredQueue
@@ -68,12 +75,12 @@ def cost_of_accepting(header: RecordHeader, *, refused: bool) -> int:
     return TAIL_BYTES + told
 
 
-def cost_of_receiving(store: Records, queue: StoredQueue, found: Iterable[bytes]) -> int:
+def cost_of_receiving(store: Records, queue: StoredQueue, found: Collection[bytes]) -> int:
     """Cost of packed entries that a transaction takes out of their queue."""
-    each_bytes = POSITION_BYTES + TAIL_BYTES * (queue.keeper is not None)
-    cost = 0
+    cost = len(found) * (POSITION_BYTES + TAIL_BYTES * (queue.keeper is not None))
+    if not any_asks_in(b"".join(found)):
+        return cost
     for packed in found:
-        cost += each_bytes
         copies = copies_of(packed)
         if copies:
             cost += KEPT_BYTES

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from heapq import merge
-from itertools import takewhile
+from itertools import repeat, takewhile
 
 from dray.manager.queue.entry_pages import EntryPages
 from dray.manager.queue.index import (
@@ -19,12 +19,12 @@ from dray.manager.queue.index import (
     entries_in,
     express_in,
     is_express_entry,
-    length_of,
     lengths_in,
     lookup_id_of,
     part_count_in,
     part_of,
     place_in,
+    positions_in,
     with_abort,
     with_keys,
 )
@@ -177,14 +177,21 @@ class QueueIndex:
         """All held entries."""
         return (entry for entry, _ in self._held.values())
 
-    def hold(self, entry: bytes, transaction: int) -> None:
-        """Take an available entry out of sight, for a transaction."""
-        self._available.remove(entry[:KEY_BYTES])
-        self._held[lookup_id_of(entry)] = entry, transaction
+    def at(self, lookup_ids: Iterable[int]) -> list[bytes]:
+        """The entries at positions, held or available; those that have left are left out."""
+        held = self._held.get
+        found = [taken[0] if (taken := held(each)) else self.find(each) for each in lookup_ids]
+        return [entry for entry in found if entry is not None]
+
+    def hold(self, entries: bytes, transaction: int) -> None:
+        """Take available entries, one or many, out of sight for a transaction."""
+        self._available.take(entries)
+        held = zip(entries_in(entries), repeat(transaction), strict=False)
+        self._held.update(zip(positions_in(entries), held, strict=False))
 
     def put_aside(self, entry: bytes) -> None:
         """Keep an available entry, out of everyone's way until the next start."""
-        self._available.remove(entry[:KEY_BYTES])
+        self._available.take(entry)
         self._aside[lookup_id_of(entry)] = entry
         self.part_count -= bool(part_of(entry))
 
@@ -211,27 +218,26 @@ class QueueIndex:
         if entry is not None:
             self._available.replace(with_abort(entry))
 
-    def remove(self, lookup_id: int) -> bytes | None:
-        """Take an entry away for good, held or available; None if it is not there."""
-        held = self._held.pop(lookup_id, None)
-        if held is not None:
-            entry = held[0]
-        elif lookup_id in self._aside:
-            entry = self._aside.pop(lookup_id)
-            # It was counted out when it was put aside.
-            self.part_count += bool(part_of(entry))
-        else:
-            found = self.find(lookup_id)
-            if found is None:
-                return None
-            entry = self._available.remove(found[:KEY_BYTES])
-        self.part_count -= bool(part_of(entry))
-        length = length_of(entry)
-        self.byte_count -= length
-        if is_express_entry(entry):
-            self.express_count -= 1
-            self.express_bytes -= length
-        return entry
+    def remove(self, lookup_ids: Iterable[int]) -> bytes:
+        """Take entries away for good, held or available; give those that were there, packed."""
+        removed: list[bytes] = []
+        available: dict[bytes, None] = {}
+        for lookup_id in lookup_ids:
+            held = self._held.pop(lookup_id, None)
+            if held is not None:
+                removed.append(held[0])
+            elif lookup_id in self._aside:
+                entry = self._aside.pop(lookup_id)
+                # It was counted out when it was put aside.
+                self.part_count += bool(part_of(entry))
+                removed.append(entry)
+            elif (found := self.find(lookup_id)) is not None and found not in available:
+                available[found] = None
+                removed.append(found)
+        self._available.take(b"".join(available))
+        entries = b"".join(removed)
+        self._count(entries, -1)
+        return entries
 
     def durable(self) -> bytes:
         """All entries but those of express messages, packed: what checkpoints keep."""

@@ -11,9 +11,11 @@ from dray.errors import QueueExists, QueueNotFound
 from dray.large.join import LargeParts
 from dray.manager.queue.accounts import account_of
 from dray.manager.queue.index import (
-    is_express_entry,
+    entries_in,
+    lasting_in,
     lengths_in,
     lookup_id_of,
+    part_count_in,
     part_of,
     positions_in,
 )
@@ -142,16 +144,16 @@ class StoredQueue:
         """Bytes that count against it."""
         return self.index.byte_count + sum(sub.index.byte_count for sub in self.sub_queues)
 
-    def note_gone(self, entry: bytes) -> None:
-        """Note that a message has left; a large message counts by its header.
+    def note_gone(self, entries: bytes) -> None:
+        """Note that messages have left, by their packed entries; a large one by its header.
 
         Express messages do not count: no fact says that they left, and a restart loses them.
         """
-        position = lookup_id_of(entry)
-        if position > self.gone_upto and not is_express_entry(entry):
-            self.gone_upto = position
-        if position > self.gone_header_upto and part_of(entry) == Part.HEADER:
-            self.gone_header_upto = position
+        self.gone_upto = max(self.gone_upto, max(positions_in(lasting_in(entries)), default=0))
+        if part_count_in(entries):
+            headers = [each for each in entries_in(entries) if part_of(each) == Part.HEADER]
+            last = max(map(lookup_id_of, headers), default=0)
+            self.gone_header_upto = max(self.gone_header_upto, last)
 
     def skip_position(self, when_us: int) -> int:
         """Use up a position of an outgoing queue for no message: its stream will pass it over."""

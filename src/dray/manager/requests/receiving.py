@@ -29,7 +29,7 @@ from dray.manager.context import Context
 from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
 from dray.manager.events import Into
 from dray.manager.queue.costs import cost_of_receiving
-from dray.manager.queue.index import length_of, lookup_id_of, part_of, place_in, unpack
+from dray.manager.queue.index import length_of, lookup_id_of, part_of, place_in, positions_in, unpack
 from dray.manager.queue.lookups import Sought
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.queues import StoredQueue
@@ -367,9 +367,10 @@ def hold_singles(
     context: Context, queue: StoredQueue, owner: OpenTransaction, found: list[bytes]
 ) -> None:
     """Hold messages for a transaction, parts of large ones each by itself."""
-    for packed in found:
-        if part_of(packed) != Part.PLAIN:
-            hold_part(queue.parts, part_seen(context.store, unpack(packed)), 1)
+    if queue.index.part_count:
+        for packed in found:
+            if part_of(packed) != Part.PLAIN:
+                hold_part(queue.parts, part_seen(context.store, unpack(packed)), 1)
     hold(queue, owner, found)
     owner.singles.setdefault(queue.number, []).extend(map(lookup_id_of, found))
 
@@ -406,10 +407,9 @@ def hold_whole(
 
 def hold(queue: StoredQueue, owner: OpenTransaction, found: Iterable[bytes]) -> None:
     """Take entries out of sight until the transaction ends."""
-    held = owner.receives.setdefault(queue.number, [])
-    for packed in found:
-        queue.index.hold(packed, owner.number)
-        held.append(lookup_id_of(packed))
+    packed = b"".join(found)
+    queue.index.hold(packed, owner.number)
+    owner.receives.setdefault(queue.number, []).extend(positions_in(packed))
 
 
 def _plain_upto(queue: StoredQueue, after: int, upto: int) -> list[bytes]:

@@ -20,12 +20,12 @@ from dray.manager.facts import (
 )
 from dray.manager.queue.index import (
     TAIL_BYTES,
+    entries_in,
     expiries_in,
     extent_of,
     extents_of,
     lookup_id_of,
     moved,
-    place_in,
     places_in,
     runs_in,
     tail_of,
@@ -129,16 +129,15 @@ class QueueContents:
     def _drop(self, queue: StoredQueue, lookup_ids: Iterable[int], keep: frozenset[Extent]) -> None:
         """Take messages out of a queue, and their records out of the heap unless they are kept."""
         before = queue.index.byte_count
-        for lookup_id in lookup_ids:
-            queue.purge_pending.discard(lookup_id)
-            entry = queue.index.remove(lookup_id)
-            if entry is None:
-                continue
-            queue.note_gone(entry)
-            if queue.stream is not None:
+        if queue.purge_pending:
+            lookup_ids = list(lookup_ids)
+            queue.purge_pending.difference_update(lookup_ids)
+        entries = queue.index.remove(lookup_ids)
+        queue.note_gone(entries)
+        if queue.stream is not None:
+            for entry in entries_in(entries):
                 queue.truncated_transactions.left(entry)
-            if (extent := place_in(entry)[0]) not in keep:
-                self.released(extent)
+        self._release_places(entries, keep)
         self.ledger.stored[queue.account] += queue.index.byte_count - before
 
     def _take_delivered(self, queue: StoredQueue, fact: Delivered) -> None:
@@ -151,11 +150,13 @@ class QueueContents:
                 queue.index.put_aside(unread)
         gone = queue.index.take_upto(fact.upto)
         self.ledger.stored[queue.account] += queue.index.byte_count - before
-        if fact.awaiting:
-            keep = frozenset(extents_of(fact.awaiting))
-            places = [place for place in places_in(gone) if place not in keep]
-        else:
-            places = runs_in(gone)
+        self._release_places(gone, frozenset(extents_of(fact.awaiting)))
+
+    def _release_places(self, entries: bytes, keep: frozenset[Extent]) -> None:
+        """Give up the records of packed entries, but for those to keep; neighbours in one piece."""
+        places: Iterable[Extent] = runs_in(entries)
+        if keep:
+            places = [place for place in places_in(entries) if place not in keep]
         for place in places:
             self.released(place)
 

@@ -333,8 +333,10 @@ def _gather_receives(context: Context, fact: CommitFact, transaction: OpenTransa
         queue = context.state.queues.get(number)
         if queue is None:
             continue
-        rejected = [each for each in lookup_ids if (number, each) in transaction.rejected]
-        received = [each for each in lookup_ids if (number, each) not in transaction.rejected]
+        rejected, received = [], lookup_ids
+        if transaction.rejected:
+            rejected = [each for each in lookup_ids if (number, each) in transaction.rejected]
+            received = [each for each in lookup_ids if (number, each) not in transaction.rejected]
         for key in transaction.large.get(number, ()):
             queue.parts.dropped(key)
         forget_parts(context, queue, transaction.singles.get(number, []), 1)

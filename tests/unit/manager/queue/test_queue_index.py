@@ -110,13 +110,16 @@ def test_counts_follow_whatever_joins_and_leaves(seed):
                     there.pop(each) for each in sorted(there) if each <= upto and each not in held
                 ]
             case 2 if there:
-                number = rng.choice(sorted(there))
-                assert queue.remove(number) == there.pop(number)
-                assert queue.remove(number) is None
-                held = [each for each in held if each != number]
+                numbers = rng.sample(sorted(there), rng.randrange(1, len(there) + 1))
+                assert queue.at([*numbers, last + 1]) == [there[each] for each in numbers]
+                gone = b"".join([there.pop(each) for each in numbers])
+                assert queue.remove([*numbers, last + 1, numbers[0]]) == gone
+                assert queue.remove(numbers) == b""
+                held = [each for each in held if each not in numbers]
             case 3 if free := sorted(there.keys() - held):
-                held.append(rng.choice(free))
-                queue.hold(there[held[-1]], 9)
+                taken = sorted(rng.sample(free, rng.randrange(1, len(free) + 1)))
+                queue.hold(b"".join([there[each] for each in taken]), 9)
+                held += taken
             case 4 if held:
                 queue.put_back(held.pop())
             case _:
