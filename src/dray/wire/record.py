@@ -59,6 +59,9 @@ FLAG_TIMED = 8
 FLAG_NO_DEAD_LETTER = 16
 _FLAGS_KNOWN = FLAG_RECOVERABLE | FLAG_DEAD_LETTER | FLAG_JOURNAL | FLAG_TIMED | FLAG_NO_DEAD_LETTER
 _YES_AND_NO = FLAG_DEAD_LETTER | FLAG_NO_DEAD_LETTER
+FLAGS_POSSIBLE = frozenset(
+    flags for flags in range(_FLAGS_KNOWN + 1) if flags & _YES_AND_NO != _YES_AND_NO
+)
 _FLAG_COPIES_AT = 1
 COPY_DEAD_LETTER = FLAG_DEAD_LETTER >> _FLAG_COPIES_AT
 COPY_JOURNAL = FLAG_JOURNAL >> _FLAG_COPIES_AT
@@ -142,6 +145,8 @@ _WHAT_IT_IS = {
 _DEFAULTS = Properties()
 _NOTHING_SAID = _Plain()
 _PART_MAX = int(Part.TRAILER)
+_ACKNOWLEDGES = tuple(map(Acknowledge, range(ACKNOWLEDGE_MAX + 1)))
+_header_of = RecordHeader._make
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Properties).decode
 _ALONE = _encode(_DEFAULTS)[:-1]
@@ -214,21 +219,15 @@ def read_header(view: Buffer, offset: int = 0) -> RecordHeader:
         raise ProtocolError(f"a message record is truncated: {error}") from error
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(f"no message record of version {VERSION} begins here")
-    both = flags & _YES_AND_NO == _YES_AND_NO
-    if (
-        part > _PART_MAX
-        or both
-        or priority > PRIORITY_MAX
-        or flags & ~_FLAGS_KNOWN
-        or zero
-        or zeros
-    ):
+    if part > _PART_MAX or priority > PRIORITY_MAX or flags not in FLAGS_POSSIBLE or zero or zeros:
         raise ProtocolError("a message record has a header field out of bounds")
     if properties > PROPERTIES_BYTES_MAX or HEADER_BYTES + properties + body > MESSAGE_BYTES_MAX:
         raise ProtocolError("a message record is longer than the limit")
-    return RecordHeader(
-        part, priority, flags, properties, body, source, number, app_specific, acknowledge,
-        sequence, count,
+    return _header_of(
+        (
+            part, priority, flags, properties, body, source, number, app_specific, acknowledge,
+            sequence, count,
+        )
     )  # fmt: skip
 
 
@@ -353,4 +352,4 @@ def _flags(message: Message) -> int:
 
 def acknowledge_of(header: RecordHeader) -> Acknowledge:
     """The acknowledgments asked for."""
-    return Acknowledge(header.acknowledge & Acknowledge(15))
+    return _ACKNOWLEDGES[header.acknowledge & ACKNOWLEDGE_MAX]

@@ -9,6 +9,7 @@ from dray.errors import ProtocolError
 from dray.model.classes import MessageClass
 from dray.model.message import Message
 from dray.wire.frames import Envelope
+from tests.cost import calls_of
 
 SOURCE = b"\xab" * 16
 
@@ -53,3 +54,20 @@ def test_a_class_that_is_none_is_refused():
     values[7] = 0x7777
     with pytest.raises(ProtocolError, match="0x7777"):
         messages_in([Envelope(*values)], memoryview(body), "orders")
+
+
+def test_a_batch_is_read_in_few_calls_a_message():
+    envelopes, body = came(*[Message(body=b"body")] * 100)
+    calls = calls_of(lambda: messages_in(envelopes, memoryview(body), "orders"))
+    assert calls <= 10 * len(envelopes), "23 calls for each before its fields were in tables"
+
+
+def test_a_message_of_a_journal_was_sent_to_its_queue_and_a_dead_letter_where_its_sender_noted():
+    envelopes, body = came(Message(), Message(destination="orders", use_journal_queue=True))
+    noted = [
+        each.destination for each in messages_in(envelopes, memoryview(body), "orders;journal")
+    ]
+    assert noted == ["orders", "orders"]
+    dead = "system$;deadletter"
+    noted = [each.destination for each in messages_in(envelopes, memoryview(body), dead)]
+    assert noted == [dead, "orders"]

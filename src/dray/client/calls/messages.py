@@ -5,7 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    Self,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -23,10 +32,10 @@ from dray.wire.record import (
     FLAG_JOURNAL,
     FLAG_NO_DEAD_LETTER,
     FLAG_RECOVERABLE,
+    FLAGS_POSSIBLE,
     HEADER_BYTES,
     PLAIN,
     PartMark,
-    Properties,
     RecordHeader,
     acknowledge_of,
     encode_record,
@@ -41,6 +50,16 @@ _Send = TypeVar("_Send", bound=Callable[..., Any])
 _MICROSECONDS = 1_000_000
 _SOURCE_BYTES = 16
 _REMOTE = ("dray:", "drays:")
+_CLASSES = {int(each): each for each in MessageClass}
+_CHOICES: dict[int, tuple[bool, bool | None, bool]] = {
+    flags: (
+        flags & FLAG_RECOVERABLE != 0,
+        True if flags & FLAG_DEAD_LETTER else False if flags & FLAG_NO_DEAD_LETTER else None,
+        flags & FLAG_JOURNAL != 0,
+    )
+    for flags in FLAGS_POSSIBLE
+}
+"""By the flags of a record: recoverable, `use_dead_letter_queue`, `use_journal_queue`."""
 
 
 class SendProperties(TypedDict, total=False):
@@ -168,9 +187,13 @@ def messages_in(envelopes: Iterable[Envelope], body: memoryview, destination: st
     """Take a frame's records apart, one at least; raises `ProtocolError` for what is damaged."""
     found = []
     offset = 0
+    read_from = _ReadFrom.of(destination)
     for envelope in envelopes:
         end = offset + envelope.length
-        found.append(arrived(envelope, body[offset:end], destination).message)
+        record = body[offset:end]
+        header = checked_header(record, envelope.length, envelope.crc)
+        own = bytes(record[HEADER_BYTES + header.properties_bytes :])
+        found.append(_message(envelope, record, header, read_from=read_from, body=own))
         offset = end
     if not found or offset != len(body):
         raise ProtocolError("the records in an answer do not match its envelopes")
@@ -181,16 +204,43 @@ def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived
     """Take one record apart, checked; raises `ProtocolError` if it was damaged."""
     header = checked_header(record, envelope.length, envelope.crc)
     body = record[HEADER_BYTES + header.properties_bytes :]
-    message = _message(envelope, record, header, destination=destination, body=bytes(body))
+    read_from = _ReadFrom.of(destination)
+    message = _message(envelope, record, header, read_from=read_from, body=bytes(body))
     return Arrived(header, message, body)
 
 
+class _ReadFrom(NamedTuple):
+    """What the name of a queue says of where its messages were sent to."""
+
+    destination: str
+    """It, or of a journal its queue."""
+    keeps_copies: bool
+    """Whether messages were sent elsewhere, and their senders noted where."""
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """Read the name of a queue."""
+        queue, _, sub_queue = name.partition(";")
+        if queue == SYSTEM:
+            return cls(name, keeps_copies=True)
+        return cls(queue if sub_queue == "journal" else name, keeps_copies=False)
+
+
 def _message(
-    envelope: Envelope, record: memoryview, header: RecordHeader, *, destination: str, body: bytes
+    envelope: Envelope,
+    record: memoryview,
+    header: RecordHeader,
+    *,
+    read_from: _ReadFrom,
+    body: bytes,
 ) -> Message:
     properties = read_properties(record, header)
     source = ManagerId(header.source.hex())
-    flags, marks, transaction = header.flags, envelope.marks, envelope.transaction
+    marks, transaction = envelope.marks, envelope.transaction
+    recoverable, dead_letter, journal = _CHOICES[header.flags]
+    destination = read_from.destination
+    if read_from.keeps_copies:
+        destination = properties.destination or destination
     return Message(
         body=body,
         label=properties.label,
@@ -199,46 +249,38 @@ def _message(
         extension=properties.extension,
         # In a transaction priorities would break its order, and nothing may be lost (R9).
         priority=0 if transaction else header.priority,
-        recoverable=bool(flags & FLAG_RECOVERABLE or transaction),
+        recoverable=recoverable or bool(transaction),
         time_to_reach_queue=properties.time_to_reach_queue,
         time_to_be_received=properties.time_to_be_received,
         administration_queue=properties.administration_queue,
         acknowledge=acknowledge_of(header),
         response_queue=properties.response_queue,
-        use_dead_letter_queue=_dead_letter(flags),
-        use_journal_queue=bool(flags & FLAG_JOURNAL),
+        use_dead_letter_queue=dead_letter,
+        use_journal_queue=journal,
         traceparent=properties.traceparent,
         id=MessageId(join_id(source, header.number)),
         lookup_id=LookupId(envelope.lookup_id),
         message_class=_class_of(envelope.message_class),
         transaction_id=TransactionId(join_id(source, transaction)) if transaction else None,
-        first_in_transaction=bool(marks & MARK_FIRST),
-        last_in_transaction=bool(marks & MARK_LAST),
+        first_in_transaction=marks & MARK_FIRST != 0,
+        last_in_transaction=marks & MARK_LAST != 0,
         sent_time=envelope.sent_us / _MICROSECONDS,
         arrived_time=envelope.arrived_us / _MICROSECONDS,
         source=source,
-        destination=_destination(destination, properties),
+        destination=destination,
         abort_count=envelope.abort_count,
         move_count=envelope.move_count,
     )
 
 
-def _destination(read_from: str, properties: Properties) -> str:
-    """Where a message was sent to: of a kept copy, what its sender has noted."""
-    queue, _, sub_queue = read_from.partition(";")
-    if queue == SYSTEM:
-        return properties.destination or read_from
-    return queue if sub_queue == "journal" else read_from
-
-
 def checked_header(record: memoryview, length: int, crc: int) -> RecordHeader:
     """Read a record's header once its length and CRC32C fit; raises `ProtocolError`."""
-    if len(record) != length or crc32c(record) != crc:
+    if crc32c(record) != crc or len(record) != length:
         raise ProtocolError(
             "a message was damaged in the store or in transit: its CRC32C does not match"
         )
     header = read_header(record)
-    if header.record_bytes != length:
+    if HEADER_BYTES + header.properties_bytes + header.body_bytes != length:
         raise ProtocolError("a message record has another length than its envelope says")
     return header
 
@@ -254,12 +296,8 @@ def _immutable(body: object) -> bytes:
     return bytes(view)
 
 
-def _dead_letter(flags: int) -> bool | None:
-    return True if flags & FLAG_DEAD_LETTER else False if flags & FLAG_NO_DEAD_LETTER else None
-
-
 def _class_of(value: int) -> MessageClass:
-    try:
-        return MessageClass(value)
-    except ValueError as error:
-        raise ProtocolError(f"there is no message class {value:#06x}") from error
+    message_class = _CLASSES.get(value)
+    if message_class is None:
+        raise ProtocolError(f"there is no message class {value:#06x}")
+    return message_class

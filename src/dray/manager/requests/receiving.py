@@ -29,7 +29,14 @@ from dray.manager.context import Context
 from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
 from dray.manager.events import Into
 from dray.manager.queue.costs import cost_of_receiving
-from dray.manager.queue.index import length_of, lookup_id_of, part_of, place_in, positions_in, unpack
+from dray.manager.queue.index import (
+    length_of,
+    lookup_id_of,
+    part_of,
+    place_in,
+    positions_in,
+    unpack,
+)
 from dray.manager.queue.lookups import Sought
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.queues import StoredQueue

@@ -1,0 +1,50 @@
+"""Many messages that are received at once leave their queue as one, whatever lies between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.model.message import Message
+from dray.wire import frames
+from tests.cost import calls_of
+
+BATCH = 100
+CALLS_MAX = 13
+"""Calls of Python functions for each message; 42 when every message was taken by itself."""
+
+
+@pytest.fixture
+def caller(driver):
+    return driver.session()
+
+
+def test_a_batch_leaves_its_queue_in_few_calls_a_message(driver, caller):
+    queue = caller.create("orders", transactional=True)
+    caller.send(queue, *[Message(body=b"body")] * BATCH)
+    number = caller.number_for()
+    receive = frames.Receive(queue, number, 0.0, BATCH)
+
+    def receive_and_commit():
+        head = caller.call(receive)
+        assert len(head.envelopes) == BATCH
+        caller.commit(number, 0)
+
+    assert calls_of(receive_and_commit) <= CALLS_MAX * BATCH
+    assert driver.store.live_bytes == 0
+
+
+def test_a_batch_around_held_messages_leaves_them_alone(driver, caller):
+    queue = caller.create("orders", transactional=True)
+    caller.send(queue, *[Message(body=b"%d" % at) for at in range(20)])
+    held = caller.number_for()
+    envelopes, _ = caller.receive(queue, max_messages=20, peek=True)
+    for at in (3, 4, 11):
+        select = frames.SelectAt(envelopes[at].lookup_id)
+        caller.receive(queue, transaction=held, max_messages=1, select=select)
+    taken = caller.number_for()
+    _, bodies = caller.receive(queue, transaction=taken, max_messages=12)
+    assert bodies == [b"%d" % at for at in range(15) if at not in {3, 4, 11}]
+    caller.call(frames.Abort(held))
+    caller.commit(taken, 0)
+    _, rest = caller.receive(queue, transaction=caller.number_for())
+    assert rest == [b"3", b"4", b"11", b"15", b"16", b"17", b"18", b"19"]
