@@ -16,8 +16,6 @@ import msgspec
 from dray.model.ids import Incarnation
 from dray.model.queue import QueueOptions
 
-_LOOKUP_BYTES = 8
-
 
 class Confirmation(msgspec.Struct, array_like=True, frozen=True):
     """A confirmation for a source about one of its messages, by number.
@@ -443,11 +441,10 @@ def positions_in(runs: list[int]) -> Iterator[int]:
     """Read what `runs_of` wrote."""
     at = 0
     for passed, count in zip(runs[::2], runs[1::2], strict=True):
-        at += passed
-        yield from range(at, at + count)
-        at += count
+        yield from range(at + passed, at + passed + count)
+        at += passed + count
 
 
 def unpack_lookups(packed: bytes) -> list[int]:
     """Read what `pack_lookups` wrote."""
-    return list(struct.unpack(f"<{len(packed) // _LOOKUP_BYTES}Q", packed))
+    return list(struct.unpack(f"<{len(packed) // 8}Q", packed))

@@ -210,7 +210,7 @@ def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived
 
 
 class _ReadFrom(NamedTuple):
-    """What the name of a queue says of where its messages were sent to."""
+    """Where the messages of a queue were sent to, as far as its name says it."""
 
     destination: str
     """It, or of a journal its queue."""

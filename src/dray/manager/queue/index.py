@@ -381,20 +381,10 @@ def claims_in(packed: bytes) -> Iterator[tuple[Extent, int]]:
 
 def express_in(packed: bytes) -> bytes:
     """Those of packed entries that are of express messages."""
-    if not _any_express_in(packed):
+    kinds = packed[KEY_BYTES + _HEAP_KIND_AT :: ENTRY_BYTES]
+    if not kinds.translate(None, _LASTING):
         return b""
     return b"".join([entry for entry in entries_in(packed) if is_express_entry(entry)])
-
-
-def lasting_in(packed: bytes) -> bytes:
-    """All others of packed entries."""
-    if not _any_express_in(packed):
-        return packed
-    return b"".join([entry for entry in entries_in(packed) if not is_express_entry(entry)])
-
-
-def _any_express_in(packed: bytes) -> bool:
-    return bool(packed[KEY_BYTES + _HEAP_KIND_AT :: ENTRY_BYTES].translate(None, _LASTING))
 
 
 def entries_numbered(packed: bytes, wanted: AbstractSet[int]) -> list[bytes]:

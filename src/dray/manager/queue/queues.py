@@ -12,7 +12,8 @@ from dray.large.join import LargeParts
 from dray.manager.queue.accounts import account_of
 from dray.manager.queue.index import (
     entries_in,
-    lasting_in,
+    express_in,
+    is_express_entry,
     lengths_in,
     lookup_id_of,
     part_count_in,
@@ -149,7 +150,10 @@ class StoredQueue:
 
         Express messages do not count: no fact says that they left, and a restart loses them.
         """
-        self.gone_upto = max(self.gone_upto, max(positions_in(lasting_in(entries)), default=0))
+        lasting = entries
+        if express_in(entries):
+            lasting = b"".join([e for e in entries_in(entries) if not is_express_entry(e)])
+        self.gone_upto = max(self.gone_upto, max(positions_in(lasting), default=0))
         if part_count_in(entries):
             headers = [each for each in entries_in(entries) if part_of(each) == Part.HEADER]
             last = max(map(lookup_id_of, headers), default=0)
