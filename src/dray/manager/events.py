@@ -59,6 +59,8 @@ class LinkUp(NamedTuple):
     """The connection that was dialled is there; our Hello has been sent."""
 
     peer: Peer
+    caller: str = ""
+    """The name in the certificate of the other end, `cert:NAME`; empty without TLS."""
 
 
 class LinkDown(NamedTuple):

@@ -1,9 +1,9 @@
 """Facts: what QMLog holds. Each is one change of the manager's durable state, whole or absent.
 
-A fact says what became so, never what was asked; applying the facts in order to an empty state
-gives the state, at any time and after any crash. Numbers of queues, messages and transactions are
-the manager's own. `tails` are packed entries (`index.py`), `lookups` packed 64-bit positions. Never
-change the tag of a fact and the meaning of its fields; new fields come last, with a default.
+A fact says what became so, never what was asked; the facts in order, applied to an empty state,
+give the state at any time and after any crash. Numbers of queues, messages and transactions are the
+manager's own, `tails` packed entries (`index.py`), `lookups` packed 64-bit positions. Tags and the
+meaning of fields never change; new fields come last, with a default.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ class QueueDeleted(Fact, frozen=True, tag=4):
 class Committed(Fact, frozen=True, tag=5):
     """A transaction happened: messages joined queues, then messages left queues.
 
-    Transaction 0 is one of the manager's own (a purge, a rejection) that nobody asks the outcome
-    of. A `moved` message keeps its place in the heap.
+    Transaction 0 is the manager's own, as of a purge. A `moved` message stays where it lies.
     """
 
     transaction: int
@@ -256,7 +255,7 @@ class SourceMet(Fact, frozen=True, tag=16):
 
 
 class PeerMet(Fact, frozen=True, tag=17):
-    """Which manager answers at an address, and our last incarnation that sent it anything."""
+    """Which manager answers at an address, by which certificate, and when we last sent to it."""
 
     host: str
     port: int
@@ -264,6 +263,7 @@ class PeerMet(Fact, frozen=True, tag=17):
     manager_id: str
     when_us: int
     sent_in: int = 0
+    caller: str = ""
 
 
 class PeerForgotten(Fact, frozen=True, tag=18):

@@ -192,8 +192,8 @@ class QueueManager:
                 context.sessions[session] = Session(session, caller)
             case SessionClosed(session):
                 self._close(context.sessions.pop(session, None))
-            case LinkUp(peer):
-                self._subjects.links.up(peer)
+            case LinkUp(peer, caller):
+                self._subjects.links.up(peer, caller)
             case LinkDown(peer, reason, jitter):
                 self._subjects.links.down(peer, reason, jitter)
             case LinkFrame(peer, frame):

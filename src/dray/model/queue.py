@@ -124,8 +124,9 @@ class OpenTransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
 class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The queue manager that is known at an address; `since` in seconds since the epoch.
 
-    `state` is "known", or "need-validation" while another queue manager answers there, whose id is
-    `found`. `caller` is empty until callers are authenticated.
+    `caller` is the name in its certificate, `cert:NAME`, empty without TLS. `state` is "known", or
+    "need-validation" while another queue manager answers there, or the known one with another
+    certificate: `found` and `found_caller` are those that answer.
     """
 
     address: str
@@ -134,6 +135,7 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     state: str = "known"
     found: str = ""
+    found_caller: str = ""
 
 
 class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,10 +25,17 @@ def list_peers(settings: Settings) -> None:
         print_json(peers)
         return
     rows = (
-        [each.address, each.manager_id, time_text(each.since), each.state, each.found]
+        [
+            each.address,
+            each.manager_id,
+            each.caller,
+            time_text(each.since),
+            each.state,
+            " ".join(filter(None, (each.found, each.found_caller))),
+        ]
         for each in peers
     )
-    print_table(["address", "manager", "since", "state", "answers instead"], rows)
+    print_table(["address", "manager", "certificate", "since", "state", "answers instead"], rows)
 
 
 @command.command()

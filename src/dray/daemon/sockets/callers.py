@@ -38,13 +38,18 @@ def caller_of(sock: socket.socket, address: object, *, unproven: str) -> Caller:
     has no name in it proves nothing: its holder is nobody.
     """
     if isinstance(sock, TunnelEnd):
-        name = unproven if sock.names is None else NOBODY
-        if sock.names:
-            name = caller_name("cert", sock.names[0])
+        name = certified_name(sock) or unproven
         return Caller(name, address=shown_address(sock.outer_address), is_private=True)
     if sock.family == socket.AF_UNIX:
         return _account(sock)
     return Caller(unproven, address=shown_address(address), is_private=_is_within(address))
+
+
+def certified_name(sock: socket.socket) -> str:
+    """The name in the certificate of the other end, `nobody` if it has none; empty without one."""
+    if not isinstance(sock, TunnelEnd) or sock.names is None:
+        return ""
+    return caller_name("cert", sock.names[0]) if sock.names else NOBODY
 
 
 def shown_address(address: object) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_BUFFER_BYTES, LINK_SILENCE_MS, SHARE_BYTES_MIN
+from dray.daemon.sockets.callers import certified_name
 from dray.daemon.sockets.connection import FrameConnection
 from dray.daemon.sockets.outbox import Body, keep_unsent_below, unpin_all
 from dray.daemon.sockets.reasons import reason_of
@@ -172,7 +173,7 @@ class DialledLinks:
             self._peers[connection] = peer
             connection.send(self._hello(peer))
             self._note(NoticeKind.LINK_UP, peer, "the link is up")
-            self._turns.deliver(LinkUp(peer))
+            self._turns.deliver(LinkUp(peer, certified_name(sock)))
             connection.start()
             connection.flush()
 

@@ -194,9 +194,10 @@ class Links:
         link.once, link.key = self.context.connection_number(), None
         return possession.hello(self.context, link.once, self.context.peer_tokens.get(peer, ""))
 
-    def up(self, peer: Peer) -> None:
+    def up(self, peer: Peer, caller: str = "") -> None:
         """The connection was made; the Welcome is still to come."""
         link = self._links.to(peer)
+        link.caller = caller
         link.changed(LinkState.CONNECTED, "", self.context.now)
         link.welcome_by = self.context.now + WELCOME_TIMEOUT_S
 
@@ -252,7 +253,7 @@ class Links:
         context, peer = self.context, link.peer
         link.key = possession.key_of_answerer(context, link.once, welcome)
         shown = link.key is not None
-        why = peers.stranger_at(self._strangers, peer, welcome, shown=shown)
+        why = peers.stranger_at(self._strangers, link, welcome, shown=shown)
         for queue in self._links.leading_to(link):
             if queue.stream is not None:
                 queue.stream.held = bool(why)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.delivery.lineage import INCARNATIONS_KEPT, lineage_of
 from dray.errors import Misuse, ProtocolError, StoreFull, in_one_line
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from dray.delivery.incoming import StreamKey
     from dray.manager.context import Context
+    from dray.manager.peers.linking import PeerLink
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.model.ids import Incarnation
@@ -72,17 +73,24 @@ IN_DOUBT: Final = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
 _ID_DIGITS = 32
 
 
+class Stranger(NamedTuple):
+    """A manager that is not the known one: its id, empty without its key, and its certificate."""
+
+    manager_id: str
+    caller: str
+
+
+_NOBODY_ELSE: Final = Stranger("", "")
+
+
 class Strangers:
     """Findings since the start about the managers at known addresses, and about our own store."""
 
     def __init__(self, context: Context) -> None:
         """Begin without any."""
         self.context = context
-        self.found: dict[Peer, str] = {}
-        """The manager that answered last at an address at which another one is known.
-
-        Empty if it did not show its key.
-        """
+        self.found: dict[Peer, Stranger] = {}
+        """The manager that answered last at an address at which another one is known."""
         self.skipped_ahead = False
         """Whether this incarnation found out that the store is an older copy of itself."""
 
@@ -157,15 +165,16 @@ def sent_in(context: Context, session: Session, key: StreamKey) -> tuple[int, li
     )
 
 
-def stranger_at(strangers: Strangers, peer: Peer, welcome: Welcome, *, shown: bool) -> str:
+def stranger_at(strangers: Strangers, link: PeerLink, welcome: Welcome, *, shown: bool) -> str:
     """Why the manager that answers at an address is not to be sent anything; else nothing.
 
-    The first one that ever answered there is remembered, if it has `shown` the key of its id.
+    The first one that ever answered there is remembered, if it has `shown` the key of its id, with
+    the name in its certificate.
     """
-    context = strangers.context
-    why = _why_not(context, peer, welcome, shown=shown)
+    context, peer = strangers.context, link.peer
+    why = _why_not(context, link, welcome, shown=shown)
     if why:
-        strangers.found[peer] = welcome.manager_id if shown else ""
+        strangers.found[peer] = Stranger(welcome.manager_id if shown else "", link.caller)
         kind = NoticeKind.OTHER_MANAGER if shown else NoticeKind.KEY_NOT_SHOWN
         context.notices.add(kind, address_of(peer), why)
     else:
@@ -173,7 +182,8 @@ def stranger_at(strangers: Strangers, peer: Peer, welcome: Welcome, *, shown: bo
     return why
 
 
-def _why_not(context: Context, peer: Peer, welcome: Welcome, *, shown: bool) -> str:
+def _why_not(context: Context, link: PeerLink, welcome: Welcome, *, shown: bool) -> str:
+    peer = link.peer
     if not shown:
         return (
             f"the process that answers there says that it is the queue manager"
@@ -183,10 +193,10 @@ def _why_not(context: Context, peer: Peer, welcome: Welcome, *, shown: bool) -> 
         )
     known = context.state.identity.peers.get(peer)
     if known is None:
-        context.record(PeerMet(*peer, welcome.manager_id, context.now_us))
+        context.record(PeerMet(*peer, welcome.manager_id, context.now_us, caller=link.caller))
         return ""
     if known.manager_id == welcome.manager_id:
-        return ""
+        return _why_not_by_certificate(context, link)
     return (
         f"the queue manager {welcome.manager_id} answers there and not {known.manager_id}, which"
         " this queue manager has delivered to: its data directory was replaced or its disk is not"
@@ -195,12 +205,30 @@ def _why_not(context: Context, peer: Peer, welcome: Welcome, *, shown: bool) -> 
     )
 
 
+def _why_not_by_certificate(context: Context, link: PeerLink) -> str:
+    """Why the known manager is not to be sent anything: its certificate names another."""
+    peer = link.peer
+    known = context.state.identity.peers[peer]
+    if known.caller == link.caller:
+        return ""
+    if not known.caller:
+        context.record(PeerMet(*peer, known.manager_id, known.since_us, known.sent_in, link.caller))
+        return ""
+    return (
+        f"the queue manager {known.manager_id} answers there with a certificate for"
+        f" {link.caller or 'nobody'} and not for {known.caller} as before; nothing is sent until it"
+        " shows the earlier name again, or until you accept the new one with"
+        f" `dray peer accept {address_of(peer)}`"
+    )
+
+
 def sending(context: Context, peer: Peer) -> None:
     """Note, before anything is sent to a peer, that this incarnation of the store sends to it."""
     identity = context.state.identity
     known = identity.peers.get(peer)
     if known is not None and known.sent_in != identity.incarnation:
-        context.record(PeerMet(*peer, known.manager_id, known.since_us, identity.incarnation))
+        met = PeerMet(*peer, known.manager_id, known.since_us, identity.incarnation, known.caller)
+        context.record(met)
 
 
 def _numbers(incarnations: list[Incarnation]) -> set[int]:
@@ -236,16 +264,18 @@ def handle_list_peers(
     context = strangers.context
     found = []
     for peer, known in context.state.identity.peers.items():
-        other = strangers.found.get(peer, "")
+        other = strangers.found.get(peer, _NOBODY_ELSE)
         state = NEED_VALIDATION if peer in strangers.found else KNOWN
         since = known.since_us / 1e6
         found.append(
             PeerInfo(
                 address=address_of(peer),
                 manager_id=known.manager_id,
+                caller=known.caller,
                 since=since,
                 state=state,
-                found=other,
+                found=other.manager_id,
+                found_caller=other.caller,
             )
         )
     context.answer(session, request_id, PeerList(found))
@@ -257,7 +287,8 @@ def handle_accept_peer(
     """Deliver to another manager at an address from now on."""
     context = strangers.context
     peer = Peer(*parse_manager_address(head.address))
-    manager_id = head.manager_id or strangers.found.get(peer, "")
+    found = strangers.found.get(peer, _NOBODY_ELSE)
+    manager_id = head.manager_id or found.manager_id
     if not manager_id:
         raise Misuse(
             f"only the known queue manager has answered at {head.address}: there is"
@@ -268,7 +299,9 @@ def handle_accept_peer(
             f"{manager_id!r} is not the id of a queue manager: an id has 32 hexadecimal digits"
         )
     strangers.found.pop(peer, None)
-    context.record(PeerMet(*peer, manager_id, context.now_us))
+    # The certificate of a manager that has not answered yet is remembered when it does.
+    caller = found.caller if found.manager_id == manager_id else ""
+    context.record(PeerMet(*peer, manager_id, context.now_us, caller=caller))
     context.answer(session, request_id, Done())
 
 

@@ -30,6 +30,8 @@ class KnownPeer(msgspec.Struct, array_like=True, frozen=True):
     manager_id: str
     since_us: int
     sent_in: int = 0
+    caller: str = ""
+    """The name in its certificate, `cert:NAME`; empty without TLS."""
 
 
 class KnownToken(msgspec.Struct, array_like=True, frozen=True):
@@ -99,7 +101,9 @@ class StoreIdentity:
                 ]
             case PeerMet():
                 peer = Peer(fact.host, fact.port, fact.secure)
-                self.peers[peer] = KnownPeer(fact.manager_id, fact.when_us, fact.sent_in)
+                self.peers[peer] = KnownPeer(
+                    fact.manager_id, fact.when_us, fact.sent_in, fact.caller
+                )
             case PeerForgotten(host, port, secure):
                 self.peers.pop(Peer(host, port, secure), None)
             case QueueCreated():
