@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dray.console import pages, sample, v1
-from dray.console.console import FRAGMENT, Console, Tab, console_of
+from dray.console.console import Console, Tab, console_of
 from dray.console.door import Door, Doorkeeping
 from dray.console.statuses import status_of
 from dray.console.templating import STATIC
@@ -73,7 +73,7 @@ async def _home(request: Request) -> Response:
 
 async def _dray_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, DrayError)
-    return _error_page(request, status_of(error), str(error), error.code)
+    return console_of(request).error(request, status_of(error), str(error), error.code)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -81,17 +81,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     said = "there is no such page; choose one above"
     if error.status_code != HTTPStatus.NOT_FOUND:
         said = error.detail
-    return _error_page(request, HTTPStatus(error.status_code), said)
+    return console_of(request).error(request, HTTPStatus(error.status_code), said)
 
 
 async def _bug(request: Request, error: Exception) -> Response:
     # The path only: queries and bodies may hold what somebody wrote.
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _error_page(request, HTTPStatus.INTERNAL_SERVER_ERROR, _BUG)
-
-
-def _error_page(request: Request, status: HTTPStatus, sentence: str, code: str = "") -> Response:
-    template = "error_part.html" if FRAGMENT in request.headers else "error.html"
-    return console_of(request).page(
-        request, template, status=status, sentence=sentence, code=code, status_line=status
-    )
+    return console_of(request).error(request, HTTPStatus.INTERNAL_SERVER_ERROR, _BUG)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 FRAGMENT: Final = "Dray-Fragment"
 """The script sends this header: it wants a part of a page and not a whole one."""
 VISITOR: Final = "dray.visitor"
+
+
+class Kept(Protocol):
+    """State of a room that lives as long as the console; it is made without arguments."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+_Kept = TypeVar("_Kept", bound=Kept)
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,21 @@ class Console:
         self.read_only = read_only
         self._tabs = tabs
         self._name = name
+        self._kept: dict[type[Kept], Kept] = {}
+
+    def kept(self, kind: type[_Kept]) -> _Kept:
+        """The state of a room, by its class; made when it is first asked for."""
+        found = self._kept.get(kind)
+        if found is None:
+            found = self._kept[kind] = kind()
+        assert isinstance(found, kind)
+        return found
+
+    async def close(self) -> None:
+        """Close what the rooms keep, then the connections."""
+        for each in self._kept.values():
+            await each.close()
+        await self.callers.close()
 
     async def manager(self, request: Request) -> Manager:
         """The queue manager, with the rights of the visitor."""
@@ -71,6 +96,15 @@ class Console:
         }
         text = templates().get_template(template).render(shared | values)
         return HTMLResponse(text, status_code=status, headers=headers)
+
+    def error(
+        self, request: Request, status: HTTPStatus, sentence: str, code: str = ""
+    ) -> Response:
+        """An error as a page, or as the part of one that the script asked for."""
+        template = "error_part.html" if FRAGMENT in request.headers else "error.html"
+        return self.page(
+            request, template, status=status, sentence=sentence, code=code, status_line=status
+        )
 
     def tell(self, request: Request, sentence: str, kind: str = "good") -> None:
         """Say something at the top of the visitor's next page; `kind` is "good" or "bad"."""

@@ -196,9 +196,7 @@ class Door:
         )
 
     def _refused(self, request: Request, status: HTTPStatus, sentence: str) -> Response:
-        return self._console.page(
-            request, "error.html", status=status, sentence=sentence, code="", status_line=status
-        )
+        return self._console.error(request, status, sentence)
 
 
 def _guard(headers: MutableHeaders, path: str) -> None:

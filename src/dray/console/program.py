@@ -85,6 +85,7 @@ async def _serve(options: ConsoleOptions) -> int:
         if keeping.start is not None:
             stack.callback(keeping.start.remove)
         console = Console(callers, TABS, read_only=options.read_only, name=info.name)
+        stack.push_async_callback(console.close)
         config = uvicorn.Config(
             application(console, keeping, holders),
             http=BoundedProtocol,

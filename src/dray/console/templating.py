@@ -26,9 +26,20 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"size": _size, "count": _count, "moment": _moment, "ago": _ago}
+    found.filters |= {
+        "size": _size,
+        "count": _count,
+        "moment": _moment,
+        "ago": _ago,
+        "capitalize_first": _capitalized,
+    }
     found.globals |= {"asset": _asset}
     return found
+
+
+def _capitalized(sentence: str) -> str:
+    """An error as a sentence of its own: its first letter large, the rest as it is."""
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _size(count: int | None) -> str:

@@ -176,12 +176,7 @@ def encode_record(
     body_bytes = message.body_size
     size = HEADER_BYTES + len(properties) + body_bytes
     if size > MESSAGE_BYTES_MAX:
-        raise MessageTooLarge(
-            f"a message of {size} bytes with its properties is over the limit of"
-            f" {MESSAGE_BYTES_MAX} bytes; send it with LargeMessageQueue",
-            size=size,
-            limit=MESSAGE_BYTES_MAX,
-        )
+        raise too_large(size)
     flags = _flags(message)
     try:
         header = RECORD_HEADER.pack(
@@ -275,6 +270,16 @@ def _destination_alone(destination: str) -> bytes:
     """The properties of most messages to other managers, which are the same for each."""
     properties = Properties(destination=destination)
     return _encoded(properties, properties)
+
+
+def too_large(size: int) -> MessageTooLarge:
+    """The error for a plain message of `size` bytes with its properties."""
+    return MessageTooLarge(
+        f"a message of {size} bytes with its properties is over the limit of"
+        f" {MESSAGE_BYTES_MAX} bytes; send it with LargeMessageQueue",
+        size=size,
+        limit=MESSAGE_BYTES_MAX,
+    )
 
 
 @lru_cache(NAMES_REMEMBERED)

@@ -114,7 +114,10 @@ class Manager:
             None if digest is None else _checked_kind(digest),
         )
         request = CreateQueue(check_new_queue_name(name), options, exist_ok)
-        return Queue(self._link, (await self._link.ask(request, QueueState)).info.name)
+        created = await self._link.ask(request, QueueState)
+        # An older queue of this name, which somebody else has deleted, is used no more.
+        (await self._link.connection()).forget_queues()
+        return Queue(self._link, created.info.name)
 
     def queue(self, name: str, *, raw: bool = False) -> Queue:
         """Return a handle of a queue; a missing queue raises `QueueNotFound` at first use.

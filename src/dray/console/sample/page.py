@@ -1,21 +1,251 @@
-"""The page of the sample."""
+"""The page of the sample: its handlers, and what each answer shows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
 
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from dray.console.console import console_of
+from dray.console.attachments import attachment
+from dray.console.console import FRAGMENT, Console, console_of, visitor_of
+from dray.console.form import read_form
+from dray.console.sample import queues, receiving, sending
+from dray.console.sample.file_in_form import FormWithFile
+from dray.console.sample.received import ReceivedFile, ReceivedFiles
+from dray.console.statuses import status_of
+from dray.errors import DrayError, Misuse
+from dray.model.limits import FRAGMENT_BYTES_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from starlette.requests import Request
-    from starlette.responses import Response
+
+_HUNG_UP: Final = 499
+"""The browser went away before its file was whole; nobody reads this answer."""
+_DRAINED_BYTES_MAX: Final = 64 << 20
+"""More of a file that was refused is not worth its time on the network."""
 
 
 async def _page(request: Request) -> Response:
     console = console_of(request)
-    return console.page(request, "sample/page.html")
+    manager = await console.manager(request)
+    if not console.read_only:
+        await queues.make_missing(manager)
+    held = None
+    if name := request.query_params.get("received"):
+        held = console.kept(ReceivedFiles).find(visitor_of(request), name)
+    return console.page(
+        request,
+        "sample/page.html",
+        column=await queues.column(manager),
+        queue=queues.QUEUE,
+        fragment_size=sending.FRAGMENT_SIZE,
+        largest=FRAGMENT_BYTES_MAX,
+        wrong_size=sending.WRONG_FRAGMENT_SIZE,
+        held=held,
+    )
 
 
-routes: list[BaseRoute] = [Route("/sample", _page)]
+async def _queue(request: Request) -> Response:
+    console = console_of(request)
+    column = await queues.column(await console.manager(request))
+    return console.page(request, "sample/queue.html", column=column)
+
+
+async def _send(request: Request) -> Response:
+    """Send a file that is the body of the request, or that stands in a form."""
+    console = console_of(request)
+    kind = request.path_params["kind"]
+    if kind not in {sending.PLAIN, sending.LARGE}:
+        return console.error(request, HTTPStatus.NOT_FOUND, "there is no such way to send")
+    try:
+        file, written = await _file_of(request)
+        async with aclosing(file.chunks):
+            try:
+                return await _sent(request, kind, file, written)
+            except DrayError as error:
+                await _drain(file)
+                return _failed(request, error)
+    except ClientDisconnect:
+        return Response(status_code=_HUNG_UP)
+    except DrayError as error:
+        return _failed(request, error)
+
+
+async def _sent(request: Request, kind: str, file: sending.FileToSend, written: str) -> Response:
+    console = console_of(request)
+    manager = await console.manager(request)
+    if kind == sending.PLAIN:
+        sent = await sending.send_plain(manager, file)
+    else:
+        size = sending.read_fragment_size(written)
+        if size is None:
+            await _drain(file)
+            return _refused_size(request)
+        sent = await sending.send_large(manager, file, size)
+    if FRAGMENT in request.headers:
+        return console.page(request, "sample/sent.html", sent=sent)
+    how = f"as a large message of {sent.parts} parts" if sent.parts else "as a plain message"
+    console.tell(request, f"{sent.label} was sent {how}.")
+    return console.go_to("/sample")
+
+
+async def _file_of(request: Request) -> tuple[sending.FileToSend, str]:
+    """The file of a request, and the fragment size that was written."""
+    if request.method == "POST":
+        form = FormWithFile(request.headers.get("content-type", ""), request.stream())
+        chunks = await form.file()
+        written = form.fields.get("fragment_size", str(sending.FRAGMENT_SIZE))
+        return sending.FileToSend(form.file_name, None, chunks), written
+    query = request.query_params
+    said = query.get("size") or request.headers.get("content-length") or ""
+    size = int(said) if said.isascii() and said.isdecimal() else None
+    written = query.get("fragment_size", str(sending.FRAGMENT_SIZE))
+    return sending.FileToSend(query.get("label", "file"), size, _chunks(request)), written
+
+
+async def _drain(file: sending.FileToSend) -> None:
+    """Read on, or the browser would see a broken connection in place of the reason."""
+    left = _DRAINED_BYTES_MAX
+    async for chunk in file.chunks:
+        left -= len(chunk)
+        if left < 0:
+            break
+
+
+async def _chunks(request: Request) -> AsyncGenerator[bytes, None]:
+    async for chunk in request.stream():
+        if chunk:
+            yield chunk
+
+
+def _refused_size(request: Request) -> Response:
+    console = console_of(request)
+    if FRAGMENT in request.headers:
+        return console.page(
+            request,
+            "sample/wrong_size.html",
+            status=HTTPStatus.BAD_REQUEST,
+            sentence=sending.WRONG_FRAGMENT_SIZE,
+        )
+    console.tell(request, f"Nothing was sent: {sending.WRONG_FRAGMENT_SIZE}.", "bad")
+    return console.go_to("/sample")
+
+
+def _failed(request: Request, error: DrayError) -> Response:
+    """Say at the sample's page why something did not happen."""
+    console = console_of(request)
+    if FRAGMENT in request.headers:
+        return console.error(request, status_of(error), str(error), error.code)
+    console.tell(request, f"{str(error)[:1].upper()}{str(error)[1:]}.", "bad")
+    return console.go_to("/sample")
+
+
+async def _receive(request: Request) -> Response:
+    console = console_of(request)
+    form = await read_form(request)
+    files = console.kept(ReceivedFiles)
+    try:
+        files.check_room()
+        manager = await console.manager(request)
+        part = form.text("drop")
+        if part:
+            await receiving.drop(manager, _dropping(part, form.text("number", "1")))
+        found = await receiving.receive(manager, visitor_of(request))
+    except DrayError as error:
+        return _failed(request, error)
+    if isinstance(found, receiving.HoleFound):
+        return _hole(request, console, found)
+    files.add(found)
+    if FRAGMENT in request.headers:
+        return console.page(request, "sample/receiving.html", held=found)
+    return console.go_to(f"/sample?received={found.id}")
+
+
+def _dropping(part: str, number: str) -> receiving.Dropping:
+    if part not in receiving.PARTS:
+        raise Misuse("choose the part to drop: header, fragment or trailer")
+    if part != receiving.FRAGMENT:
+        return receiving.Dropping(part)
+    if not (number.isascii() and number.isdecimal() and len(number) <= len(str(1 << 31))):
+        raise Misuse("write the number of the fragment to drop, from 1 on")
+    return receiving.Dropping(part, int(number))
+
+
+def _hole(request: Request, console: Console, found: receiving.HoleFound) -> Response:
+    # The browser's own form gets the box as a page, so nothing of it is lost in a redirect.
+    part = FRAGMENT in request.headers
+    return console.page(
+        request,
+        "sample/hole.html" if part else "sample/hole_page.html",
+        status=status_of(found.error),
+        hole=found,
+    )
+
+
+async def _received(request: Request) -> Response:
+    """The bytes of a received file: to save, or with `?shown` as a picture."""
+    console = console_of(request)
+    files = console.kept(ReceivedFiles)
+    held = files.find(visitor_of(request), request.path_params["id"])
+    headers = attachment(f"Received - {held.label}")
+    if held.picture and "shown" in request.query_params:
+        headers = {"Content-Type": held.picture}
+    headers["Content-Length"] = str(held.size)
+    return StreamingResponse(_touching(files, held), headers=headers)
+
+
+async def _touching(files: ReceivedFiles, held: ReceivedFile) -> AsyncGenerator[bytes, None]:
+    async with aclosing(held.chunks()) as chunks:
+        async for chunk in chunks:
+            files.touch(held)
+            yield chunk
+
+
+async def _end(request: Request) -> Response:
+    """Keep a received file, or give it back."""
+    console = console_of(request)
+    files = console.kept(ReceivedFiles)
+    kept = request.path_params["end"] == "keep"
+    try:
+        held = files.find(visitor_of(request), request.path_params["id"])
+        files.release(held)
+        await (held.keep() if kept else held.give_back())
+        if held.error is not None:
+            raise held.error
+    except DrayError as error:
+        return _failed(request, error)
+    if FRAGMENT in request.headers:
+        template = "sample/received.html" if kept else "sample/given_back.html"
+        return console.page(request, template, held=held)
+    where = "was received and has left the queue" if kept else "is in its queue again"
+    console.tell(request, f"{held.label or 'The message'} {where}.")
+    return console.go_to("/sample")
+
+
+async def _afresh(request: Request) -> Response:
+    """Ask before both queues are deleted; then do it."""
+    console = console_of(request)
+    manager = await console.manager(request)
+    if request.method != "POST":
+        return console.page(request, "sample/afresh.html", counts=await queues.counts(manager))
+    await read_form(request)
+    await queues.start_afresh(manager)
+    console.tell(request, "Both queues were deleted and made again; they are empty.")
+    return console.go_to("/sample")
+
+
+routes: list[BaseRoute] = [
+    Route("/sample", _page),
+    Route("/sample/queue", _queue),
+    Route("/sample/sent/{kind}", _send, methods=["PUT", "POST"]),
+    Route("/sample/receive", _receive, methods=["POST"]),
+    Route("/sample/received/{id}", _received),
+    Route("/sample/received/{id}/{end:str}", _end, methods=["POST"]),
+    Route("/sample/afresh", _afresh, methods=["GET", "POST"]),
+]

@@ -8,6 +8,8 @@
 const BEFORE_SAYING_LOST = 2;
 let failures = 0;
 
+document.documentElement.classList.add("has-script");
+
 export const asPart = { "Dray-Fragment": "1" };
 
 export function fill(element, html) {
@@ -48,7 +50,7 @@ function isWrittenIn(element) {
   return element.contains(active) && active.matches("input:not([type=checkbox], [type=radio]), select, textarea");
 }
 
-async function refresh(element) {
+export async function refresh(element) {
   if (document.hidden || isWrittenIn(element)) return;
   try {
     const answer = await fetch(element.dataset.refresh, { headers: asPart, cache: "no-store" });

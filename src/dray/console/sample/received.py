@@ -1,0 +1,164 @@
+"""A received file while the browser takes it: held by a transaction, and back if it is not kept.
+
+POST /sample/receive                 the queue manager hands it out; nobody else sees it
+GET  /sample/received/ID             its bytes, as often as the browser asks
+POST /sample/received/ID/keep        the transaction commits: it has left the queue
+POST /sample/received/ID/give-back   the transaction aborts, as it does after a while by itself
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+from dray.console.attachments import PICTURE_HEAD_BYTES, picture_type
+from dray.errors import DrayError, Misuse
+
+if TYPE_CHECKING:
+    from dray.aio import LargeMessage, Transaction
+    from dray.console.visitors import Visitor
+    from dray.model.message import Message
+
+_HELD_MAX: Final = 8
+"""Files at a time. A plain one is in memory with up to 4 MiB, a large one is at the manager."""
+_UNREAD_S: Final = 60.0
+"""A browser that has not read on by then is gone."""
+_CHUNK_BYTES: Final = 256 * 1024
+"""Small fragments are gathered to this; an answer of many tiny writes takes long."""
+_GONE: Final = (
+    "the received file is not here any more: it was kept, or nobody took it within a minute and it"
+    " is in its queue again; receive it again"
+)
+_CROWDED: Final = "too many received files wait to be taken; keep one of them or give it back"
+
+
+class ReceivedFile:
+    """One message that is being received."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        """Belong to a visitor; nobody else finds it."""
+        self.id = secrets.token_urlsafe(16)
+        self.visitor = visitor
+        self.label = self.digest = self.sequence_id = self.picture = ""
+        self.size = 0
+        self.error: DrayError | None = None
+        """Why its bytes broke off."""
+        self._large: LargeMessage | None = None
+        self._body = b""
+        self._transaction: Transaction | None = None
+
+    @classmethod
+    async def of_large(cls, visitor: Visitor, message: LargeMessage) -> ReceivedFile:
+        """Hold a large message, which has a transaction of its own."""
+        held = cls(visitor)
+        held._large = message
+        held.label, held.size, held.sequence_id = message.label, message.size, message.sequence_id
+        held.digest = f"{message.digest_kind}:{message.digest.hex()}"
+        held.picture = picture_type(await message.read_range(0, PICTURE_HEAD_BYTES))
+        return held
+
+    @classmethod
+    def of_plain(cls, visitor: Visitor, message: Message, transaction: Transaction) -> ReceivedFile:
+        """Hold a plain message, which `transaction` has received."""
+        held = cls(visitor)
+        held._body, held._transaction = bytes(message.body), transaction
+        held.label, held.size = message.label, message.body_size
+        held.digest = f"sha256:{hashlib.sha256(held._body).hexdigest()}"
+        held.picture = picture_type(held._body[:PICTURE_HEAD_BYTES])
+        return held
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body from its beginning; an error stays in `error`, too."""
+        if self._large is None:
+            yield self._body
+            return
+        gathered = bytearray()
+        try:
+            async with aclosing(self._large.__aiter__()) as pieces:
+                async for piece in pieces:
+                    if len(piece) >= _CHUNK_BYTES and not gathered:
+                        yield piece
+                        continue
+                    gathered += piece
+                    if len(gathered) >= _CHUNK_BYTES:
+                        yield bytes(gathered)
+                        gathered.clear()
+        except DrayError as error:
+            self.error = error
+            raise
+        if gathered:
+            yield bytes(gathered)
+
+    async def keep(self) -> None:
+        """Receive it for good."""
+        if self._large is not None:
+            await self._large.commit()
+        if self._transaction is not None:
+            await self._transaction.commit()
+
+    async def give_back(self) -> None:
+        """Leave it in its queue."""
+        if self._large is not None:
+            await self._large.close()
+        if self._transaction is not None:
+            await self._transaction.abort()
+
+
+class ReceivedFiles:
+    """The files that browsers are taking. Each goes back when it is left alone."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._held: dict[str, ReceivedFile] = {}
+        self._alarms: dict[str, asyncio.TimerHandle] = {}
+        self._returning: set[asyncio.Task[None]] = set()
+
+    def check_room(self) -> None:
+        """Raise `Misuse` if there are too many."""
+        if len(self._held) >= _HELD_MAX:
+            raise Misuse(_CROWDED)
+
+    def add(self, held: ReceivedFile) -> None:
+        """Hold one more."""
+        self._held[held.id] = held
+        self.touch(held)
+
+    def find(self, visitor: Visitor, name: str) -> ReceivedFile:
+        """The file of a visitor; raises `Misuse` for one that is not there."""
+        held = self._held.get(name)
+        if held is None or held.visitor is not visitor:
+            raise Misuse(_GONE)
+        self.touch(held)
+        return held
+
+    def touch(self, held: ReceivedFile) -> None:
+        """Somebody reads it: wait again."""
+        if held.id not in self._held:
+            return
+        if (alarm := self._alarms.pop(held.id, None)) is not None:
+            alarm.cancel()
+        loop = asyncio.get_running_loop()
+        self._alarms[held.id] = loop.call_later(_UNREAD_S, self._return, held)
+
+    def release(self, held: ReceivedFile) -> None:
+        """It was kept or given back."""
+        self._held.pop(held.id, None)
+        if (alarm := self._alarms.pop(held.id, None)) is not None:
+            alarm.cancel()
+
+    async def close(self) -> None:
+        """Give all of them back."""
+        for held in list(self._held.values()):
+            self.release(held)
+            await held.give_back()
+        await asyncio.gather(*self._returning)
+
+    def _return(self, held: ReceivedFile) -> None:
+        self.release(held)
+        returning = asyncio.get_running_loop().create_task(held.give_back())
+        self._returning.add(returning)
+        returning.add_done_callback(self._returning.discard)
