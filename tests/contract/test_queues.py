@@ -22,6 +22,18 @@ def test_creating_a_queue_again_is_refused_unless_it_may_exist(manager, queue):
     assert manager.create_queue(queue.name, exist_ok=True).name == queue.name
 
 
+def test_a_queue_that_another_connection_made_anew_takes_large_messages(face, addresses):
+    with face.connect(addresses["unix"]) as manager, face.connect(addresses["unix"]) as other:
+        large = face.LargeMessageQueue(manager.create_queue("made-anew"))
+        large.send(b"before")
+        other.delete_queue("made-anew")
+        other.create_queue("made-anew")
+        manager.create_queue("made-anew", exist_ok=True)
+        large.send(b"after")
+        with large.receive(timeout=10) as message:
+            assert message.body() == b"after"
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "x" * 125, "a;b", "mine$", "dray://host/there"])
 def test_a_bad_name_is_refused_when_a_queue_is_created(manager, name):
     with pytest.raises(dray.InvalidQueueName):
