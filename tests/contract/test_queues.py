@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 import dray
@@ -23,12 +25,13 @@ def test_creating_a_queue_again_is_refused_unless_it_may_exist(manager, queue):
 
 
 def test_a_queue_that_another_connection_made_anew_takes_large_messages(face, addresses):
+    name = f"q-{uuid.uuid4().hex}"
     with face.connect(addresses["unix"]) as manager, face.connect(addresses["unix"]) as other:
-        large = face.LargeMessageQueue(manager.create_queue("made-anew"))
+        large = face.LargeMessageQueue(manager.create_queue(name))
         large.send(b"before")
-        other.delete_queue("made-anew")
-        other.create_queue("made-anew")
-        manager.create_queue("made-anew", exist_ok=True)
+        other.delete_queue(name)
+        other.create_queue(name)
+        manager.create_queue(name, exist_ok=True)
         large.send(b"after")
         with large.receive(timeout=10) as message:
             assert message.body() == b"after"
