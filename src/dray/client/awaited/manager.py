@@ -114,10 +114,9 @@ class Manager:
             None if digest is None else _checked_kind(digest),
         )
         request = CreateQueue(check_new_queue_name(name), options, exist_ok)
-        created = await self._link.ask(request, QueueState)
-        # An older queue of this name, which somebody else has deleted, is used no more.
+        # Somebody else may have deleted the queue that we know by this name.
         (await self._link.connection()).forget_queues()
-        return Queue(self._link, created.info.name)
+        return Queue(self._link, (await self._link.ask(request, QueueState)).info.name)
 
     def queue(self, name: str, *, raw: bool = False) -> Queue:
         """Return a handle of a queue; a missing queue raises `QueueNotFound` at first use.

@@ -25,7 +25,7 @@ LARGE: Final = "large"
 PLAIN: Final = "plain"
 
 
-class SentFile(NamedTuple):
+class FileInQueue(NamedTuple):
     """A file that is in the queue now."""
 
     label: str
@@ -52,7 +52,7 @@ def read_fragment_size(text: str) -> int | None:
         return None
 
 
-async def send_plain(manager: Manager, file: FileToSend) -> SentFile:
+async def send_plain(manager: Manager, file: FileToSend) -> FileInQueue:
     """Send one plain message; raises `MessageTooLarge` before more than one is in memory."""
     await make_missing(manager)
     if file.size is not None and file.size > MESSAGE_BYTES_MAX:
@@ -63,10 +63,10 @@ async def send_plain(manager: Manager, file: FileToSend) -> SentFile:
             body += chunk
     message_id = await manager.queue(QUEUE).send(body, label=file.label[:LABEL_CHARACTERS_MAX])
     digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-    return SentFile(file.label, len(body), message_id, digest, 0)
+    return FileInQueue(file.label, len(body), message_id, digest, 0)
 
 
-async def send_large(manager: Manager, file: FileToSend, fragment_size: int) -> SentFile:
+async def send_large(manager: Manager, file: FileToSend, fragment_size: int) -> FileInQueue:
     """Send a large message; it asks for dead letters."""
     await make_missing(manager)
     large = LargeMessageQueue(
@@ -78,7 +78,7 @@ async def send_large(manager: Manager, file: FileToSend, fragment_size: int) -> 
     try:
         async with large.peek_by_id(sequence_id) as sent:
             digest = f"{sent.digest_kind}:{sent.digest.hex()}"
-            return SentFile(sent.label, sent.size, sequence_id, digest, sent.fragment_count + 2)
+            return FileInQueue(sent.label, sent.size, sequence_id, digest, sent.fragment_count + 2)
     except MessageNotFound:
         # A receiver was quicker than our look.
-        return SentFile(file.label, file.size or 0, sequence_id, "", 0)
+        return FileInQueue(file.label, file.size or 0, sequence_id, "", 0)
