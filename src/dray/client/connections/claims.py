@@ -94,6 +94,10 @@ class Claims:
         except DrayError as again:
             self._doubts.append(doubt)
             raise _undecided(doubt, error) from again
+        except BaseException:
+            # An interrupt, or a cancelled task: the next receive asks.
+            self._doubts.append(doubt)
+            raise
         if self._decided(doubt, status):
             return
         raise ConnectionLost(f"{error}; {doubt} was not taken, so receive again") from error
@@ -105,14 +109,14 @@ class Claims:
             try:
                 # Never committed, so whatever the answer is, it is given up now.
                 await link.ask(Outcome(claim_id, claim=True), OutcomeIs)
-            except DrayError:
+            except BaseException:
                 self._unanswered.insert(0, claim_id)
                 raise
         while self._doubts:
             doubt = self._doubts.pop(0)
             try:
                 status = await _outcome(link, doubt)
-            except DrayError:
+            except BaseException:
                 self._doubts.insert(0, doubt)
                 raise
             if self._decided(doubt, status):
