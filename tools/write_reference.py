@@ -118,6 +118,7 @@ PACKAGES = (
     ("client/calls", "Clients: arguments and messages"),
     ("daemon", "The daemon: the only place that waits"),
     ("daemon/sockets", "The daemon: its sockets"),
+    ("daemon/direct", "The daemon: callers in the same program"),
     ("daemon/files", "The daemon: files that clients lend"),
     ("daemon/pacing", "The daemon: when to sync, and what waits"),
     ("offline", "What is done with a stopped manager's data directory"),

@@ -1,6 +1,7 @@
-"""`dray.open`: a queue manager in this process, spoken to over a socket pair like any other.
+"""`dray.open`: a queue manager in this process.
 
-The one place where client and daemon meet; nothing here takes a short cut past the wire.
+The one place where client and daemon meet. A blocking program calls it in its own threads, in the
+frames of the wire; a program with an event loop speaks to it over a socket pair.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from dray.client.awaited.manager import Manager as AwaitedManager
 from dray.client.blocking.manager import Manager
+from dray.client.connections.direct_connection import DirectConnection
 from dray.client.connections.link import Link
 from dray.client.connections.loops import LoopRuntime
+from dray.client.connections.threads import BlockingRuntime
 from dray.daemon.config import check_named, read_options
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.errors import InvalidConfiguration
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+    from dray.client.connections.connection import Connection
+    from dray.client.connections.runtime import Dialer
     from dray.model.backup import BackupReport
 
 
@@ -39,16 +44,30 @@ class EmbeddedDialer:
         """Give one end of a socket pair."""
         return self._daemon.connect()
 
+    def call(self) -> DirectConnection:
+        """Give a connection without a socket."""
+        return DirectConnection(self._daemon.call_directly, str(self))
+
     def credential(self) -> str:
         """Give no token: the program that holds the queue manager is its owner."""
         return ""
+
+
+class EmbeddedRuntime(BlockingRuntime):
+    """Blocks the calling thread, which also does the queue manager's work meanwhile."""
+
+    async def connect(self, dialer: Dialer) -> Connection:
+        """See `Runtime`."""
+        if isinstance(dialer, EmbeddedDialer):
+            return dialer.call()
+        return await super().connect(dialer)
 
 
 def open_embedded(path: str | Path, **config: Any) -> Manager:  # noqa: ANN401 - see dray.open
     """Start a queue manager over `path` and connect to it; closing the manager stops it."""
     dialer, daemon = _started(path, config)
     try:
-        return Manager(dialer, stop=daemon.stop)
+        return Manager(dialer, stop=daemon.stop, runtime=EmbeddedRuntime())
     except BaseException:
         daemon.stop()
         raise

@@ -1,4 +1,8 @@
-"""A queue manager inside somebody else's process: a thread of its own, reached by socket pairs."""
+"""A queue manager inside somebody else's process: a thread of its own, and calls from others.
+
+The thread runs the loop: timers, other managers, callers at an address, programs with a loop of
+their own, which come over a socket pair. A blocking program calls in its own threads (`direct`).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from typing import Any
 import msgspec
 
 from dray.daemon.config import ServeOptions
+from dray.daemon.direct.calls import CallDoor, DirectCalls
+from dray.daemon.direct.lent_loop import LentLoop
+from dray.daemon.direct.session import Take
 from dray.daemon.pacing.time_slice import request_short_time_slice
 from dray.daemon.server import Server
 from dray.daemon.sockets.tuning import tune
@@ -44,7 +51,8 @@ class EmbeddedDaemon:
         self._path = data
         self._process = this_process()
         self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: LentLoop | None = None
+        self._door: CallDoor | None = None
         self._server: Server | None = None
         self._stop_wanted: asyncio.Event | None = None
         self._failure: BaseException | None = None
@@ -73,11 +81,7 @@ class EmbeddedDaemon:
 
         Raises `ConnectionLost`, and `WrongProcess` in a process forked from the one that runs it.
         """
-        check_process(
-            self._process,
-            f"the queue manager over {self._path}",
-            "have it listen (`listen` or `dray serve`), and use dray.connect() in this process",
-        )
+        self._check_process()
         ours, theirs = socket.socketpair()
         keep_from_children(theirs)
         tune(theirs)
@@ -86,8 +90,26 @@ class EmbeddedDaemon:
         if server is None or not self._in_loop(server.adopt, ours, OWNER):
             ours.close()
             theirs.close()
-            raise ConnectionLost("the queue manager in this process is stopped; open it again")
+            raise _stopped()
         return theirs
+
+    def call_directly(self, take: Take, hung_up: Callable[[], None]) -> DirectCalls:
+        """Open a session whose frames come by calls; answers go to `take`. Raises as `connect`."""
+        self._check_process()
+        door, server = self._door, self._server
+        if door is None or server is None:
+            raise _stopped()
+        calls = DirectCalls.opened(door, lambda: server.adopt_direct(take, hung_up))
+        if calls is None:
+            raise _stopped()
+        return calls
+
+    def _check_process(self) -> None:
+        check_process(
+            self._process,
+            f"the queue manager over {self._path}",
+            "have it listen (`listen` or `dray serve`), and use dray.connect() in this process",
+        )
 
     def stop(self) -> None:
         """Stop cleanly and wait for it; harmless when repeated. Raises what had gone wrong.
@@ -114,17 +136,21 @@ class EmbeddedDaemon:
 
     def _run(self, ready: threading.Event) -> None:
         request_short_time_slice()
+        loop = self._loop = LentLoop()
         try:
-            asyncio.run(self._serve(ready))
+            # In debug mode asyncio lets no other thread borrow its turn.
+            with asyncio.Runner(debug=False, loop_factory=lambda: loop) as runner:
+                runner.run(self._serve(loop, ready))
         except BaseException as error:  # noqa: BLE001 - raised again by start or stop
             self._failure = error
         finally:
+            loop.turn.release()
             ready.set()
 
-    async def _serve(self, ready: threading.Event) -> None:
-        loop = asyncio.get_running_loop()
+    async def _serve(self, loop: LentLoop, ready: threading.Event) -> None:
         server = self._make(loop, self._options)
-        self._loop, self._stop_wanted = loop, asyncio.Event()
+        self._stop_wanted = asyncio.Event()
+        self._door = CallDoor(loop, server.turns)
         self._server = server
         ready.set()
         stop = loop.create_task(self._stop_wanted.wait())
@@ -134,3 +160,7 @@ class EmbeddedDaemon:
         await server.stop()
         if server.ended.done():
             raise server.ended.result()
+
+
+def _stopped() -> ConnectionLost:
+    return ConnectionLost("the queue manager in this process is stopped; open it again")

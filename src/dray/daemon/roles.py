@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from dray.machine import Core
-from dray.manager.events import Effect, Event, Peer
+from dray.manager.events import Body, Effect, Event, Into, Peer
 from dray.manager.notices import Notice
+from dray.model.callers import Caller
 from dray.model.ids import ManagerId
+from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
-from dray.wire.frames import Hello
+from dray.wire.frames import Head, Hello
 
 
 class Deciding(Core[Event, Effect], Protocol):
@@ -65,4 +67,44 @@ class Performing(Protocol):
 
     def failed(self, error: Exception) -> None:
         """Nothing more can be made durable: end."""
+        ...
+
+
+class ServedConnection(Protocol):
+    """The part of an accepted connection that a server needs."""
+
+    caller: Caller | None
+
+    def __hash__(self) -> int:
+        """Each is one of its own."""
+        ...
+
+    def start(self) -> None:
+        """Take frames."""
+        ...
+
+    def send(
+        self, head: Head, request_id: int = 0, body: Body = (), *, in_kernel: bool = False
+    ) -> None:
+        """Answer with a frame whose extents are pinned; `flush` makes it go."""
+        ...
+
+    def copy(self, head: Head, request_id: int, extent: Extent, into: Into) -> None:
+        """Copy a pinned extent into the file that a request lent, then answer."""
+        ...
+
+    def flush(self) -> None:
+        """Let go what was answered."""
+        ...
+
+    def finish(self, *, linger: bool = True) -> None:
+        """Take no more frames, give what is answered, then end."""
+        ...
+
+    def abort(self, reason: str) -> None:
+        """End at once."""
+        ...
+
+    def reconsider(self) -> None:
+        """Take frames, or wait, as the owner now says."""
         ...

@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, assert_never
 
 from dray.daemon.access_record import AccessRecord
 from dray.daemon.config import ServeOptions
 from dray.daemon.delivery_spans import traced
+from dray.daemon.direct.session import DirectSession, Take
 from dray.daemon.limits import (
     HELLO_S,
     SESSIONS_OF_EMBEDDED_MIN,
@@ -28,7 +27,7 @@ from dray.daemon.limits import (
 )
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
-from dray.daemon.roles import Serving
+from dray.daemon.roles import ServedConnection, Serving
 from dray.daemon.sockets.addresses import own_addresses
 from dray.daemon.sockets.callers import caller_of
 from dray.daemon.sockets.certificate_ends import CertificateEnds
@@ -43,7 +42,7 @@ from dray.daemon.sockets.surroundings import Surroundings
 from dray.daemon.sockets.tcp_door import check_tcp_door, what_open_means
 from dray.daemon.timekeeper import Timekeeper, new_incarnation, new_manager_key
 from dray.daemon.turns import Turns
-from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
+from dray.daemon.watcher import AuditedDisk, open_disk_of, recorded_in
 from dray.errors import DrayError, ProtocolError
 from dray.machine import Tick
 from dray.manager.dispatch import FROM_CALLERS
@@ -66,13 +65,12 @@ from dray.manager.events import (
 )
 from dray.manager.notices import NoticeKind
 from dray.manager.turn import QueueManager
-from dray.model.callers import ANYONE, NOBODY, Caller
+from dray.model.callers import ANYONE, NOBODY, OWNER, Caller
 from dray.net.listening import listen_address
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk
 from dray.store.heap.heap import Extent
-from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 from dray.wire.frames import failure
 from dray.wire.stream import Frame
@@ -81,17 +79,6 @@ _log = logging.getLogger(__name__)
 
 
 Load = Callable[[Store, ManagerConfig, float], Serving]
-
-
-def _real_disk(options: ServeOptions, data: str) -> RealDisk:
-    disk = AuditedDisk(data) if options.audit else UnwatchedDisk(data)
-    options.check_disk(disk.size_bytes())
-    return disk
-
-
-def _recorded_in(disk: Disk) -> Path | None:
-    """The directory of the access log, on a disk that is audited."""
-    return disk.path if isinstance(disk, AuditedDisk) else None
 
 
 class Server:
@@ -113,17 +100,17 @@ class Server:
         """
         self._loop = loop
         self._caller_says = caller_says
-        self._sessions: dict[int, FrameConnection] = {}
-        self._numbers: dict[FrameConnection, int] = {}
-        self._silent: dict[FrameConnection, asyncio.TimerHandle] = {}
+        self._sessions: dict[int, ServedConnection] = {}
+        self._numbers: dict[ServedConnection, int] = {}
+        self._silent: dict[ServedConnection, asyncio.TimerHandle] = {}
         self._next_session = 1
         self._stopping = False
         self._all_gone = asyncio.Event()
         self._listeners: list[Listener] = []
         self._tunnels = Tunnels()
         self._handshakes: Handshakes | None = None
-        self._held: Places[FrameConnection] = Places()
-        self._unheard: Places[FrameConnection] = Places()
+        self._held: Places[ServedConnection] = Places()
+        self._unheard: Places[ServedConnection] = Places()
         """Connections on which nothing was said yet."""
         self._own: frozenset[Peer] = frozenset()
         self._tcp_address: tuple[str, int] | None = None
@@ -133,7 +120,7 @@ class Server:
         clock = Timekeeper()
         self._notices = NoticeLog(loop, clock)
         self._certificate_ends = CertificateEnds(loop, clock, self._notices)
-        disk = (open_disk or partial(_real_disk, options))(options.data)
+        disk = (open_disk or partial(open_disk_of, options))(options.data)
         self._store = Store(
             disk,
             log_bytes=options.log_size,
@@ -146,7 +133,7 @@ class Server:
             if isinstance(disk, AuditedDisk):
                 disk.store_is_there()
             self._listen(options)
-            self._record = AccessRecord(loop, clock, _recorded_in(disk), self._notices)
+            self._record = AccessRecord(loop, clock, recorded_in(disk), self._notices)
             self._record.rules(config.access, "start")
         except BaseException:
             self._close_listeners()
@@ -174,6 +161,11 @@ class Server:
         return [listener.address for listener in self._listeners]
 
     @property
+    def turns(self) -> Turns:
+        """The turns of its loop."""
+        return self._turns
+
+    @property
     def overfull(self) -> bool:
         """Whether nothing should be read from sessions now."""
         return self._stopping or self._turns.overfull
@@ -187,7 +179,9 @@ class Server:
                 knows = self._manager.knows_tokens
                 check_tcp_door(options, self._tcp_address, knows_tokens=knows)
             if self._handshakes is not None and options.tls_cert is not None:
-                self._handshakes.present(_shown(options, options.tls_cert))
+                self._handshakes.present(
+                    presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
+                )
                 self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
             self._unproven = ANYONE if options.open else NOBODY
             self._turns.deliver(AccessChanged(access, peer_tokens))
@@ -208,17 +202,32 @@ class Server:
 
     def adopt(self, sock: socket.socket, caller: Caller) -> None:
         """Serve a connection from `caller`."""
-        most = max(sessions_max(), SESSIONS_OF_EMBEDDED_MIN)
-        if self._stopping or not self._makes_room(caller, most):
-            told = f"a connection from {caller} was refused: {len(self._sessions)} are open"
-            self._notices.say(NoticeKind.CONNECTION_REFUSED, caller.place, told)
+        if not self._has_room(caller):
             sock.close()
             return
+        self._open_session(
+            FrameConnection(self._around, sock, self, caller, caller_says=self._caller_says), caller
+        )
+
+    def adopt_direct(self, take: Take, hung_up: Callable[[], None]) -> DirectSession | None:
+        """Serve a part of this program that calls; None if it may not come in."""
+        if self._stopping or not self._has_room(OWNER):
+            return None
+        session = DirectSession(self._around, self, take, hung_up)
+        self._open_session(session, OWNER)
+        return session
+
+    def _has_room(self, caller: Caller) -> bool:
+        most = max(sessions_max(), SESSIONS_OF_EMBEDDED_MIN)
+        if not self._stopping and self._makes_room(caller, most):
+            return True
+        told = f"a connection from {caller} was refused: {len(self._sessions)} are open"
+        self._notices.say(NoticeKind.CONNECTION_REFUSED, caller.place, told)
+        return False
+
+    def _open_session(self, connection: ServedConnection, caller: Caller) -> None:
         number = self._next_session
         self._next_session += 1
-        connection = FrameConnection(
-            self._around, sock, self, caller, caller_says=self._caller_says
-        )
         self._sessions[number] = connection
         self._numbers[connection] = number
         self._held.add(connection, caller.place)
@@ -241,18 +250,18 @@ class Server:
             silent.abort("it said nothing while others came")
         return silent is not None
 
-    def _give_up(self, connection: FrameConnection) -> None:
+    def _give_up(self, connection: ServedConnection) -> None:
         self._silent.pop(connection, None)
         self._unheard.discard(connection)
         connection.abort(f"nothing was said for {HELLO_S:.0f} s")
 
-    def _heard(self, connection: FrameConnection) -> None:
+    def _heard(self, connection: ServedConnection) -> None:
         self._unheard.discard(connection)
         timer = self._silent.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    def frame_came(self, connection: FrameConnection, frame: Frame) -> None:
+    def frame_came(self, connection: ServedConnection, frame: Frame) -> None:
         """Pass on a request."""
         self._heard(connection)
         number = self._numbers.get(connection)
@@ -267,13 +276,13 @@ class Server:
         """Nothing more comes from this connection in this pass."""
         self._turns.nothing_more()
 
-    def frame_refused(self, connection: FrameConnection, error: ProtocolError) -> None:
+    def frame_refused(self, connection: ServedConnection, error: ProtocolError) -> None:
         """Say what was wrong after all that was decided before, then end the session."""
         number = self._numbers.get(connection)
         if number is not None:
             self._turns.follow(Answer(number, 0, failure(error)), CloseSession(number))
 
-    def connection_closed(self, connection: FrameConnection, reason: str) -> None:
+    def connection_closed(self, connection: ServedConnection, reason: str) -> None:
         """Forget a session."""
         self._heard(connection)
         self._held.discard(connection)
@@ -286,7 +295,7 @@ class Server:
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Do what the manager decided; its extents are pinned."""
-        touched: dict[FrameConnection, None] = {}
+        touched: dict[ServedConnection, None] = {}
         peers: dict[Peer, None] = {}
         for effect in effects:
             match effect:
@@ -383,7 +392,7 @@ class Server:
         if error is not None:
             self._turns.fail(error)
 
-    def _answer(self, connection: FrameConnection, answer: Answer) -> None:
+    def _answer(self, connection: ServedConnection, answer: Answer) -> None:
         # Bytes that may leave their queue with this answer are copied; see docs/decisions/0011.
         in_kernel = not answer.held
         if answer.into is not None:
@@ -408,7 +417,7 @@ class Server:
                 self._handshakes = Handshakes(
                     self._loop,
                     self._tunnels,
-                    _shown(options, options.tls_cert),
+                    presenting(options.tls_cert, options.tls_key, options.tls_client_ca),
                     accepted=self._accept,
                     notices=self._notices,
                 )
@@ -438,8 +447,3 @@ class Server:
     def _close_listeners(self) -> None:
         while self._listeners:
             self._listeners.pop().close()
-
-
-def _shown(options: ServeOptions, cert: str) -> ssl.SSLContext:
-    """The certificate that callers over TLS are shown."""
-    return presenting(cert, options.tls_key, options.tls_client_ca)

@@ -121,7 +121,7 @@ class Turns(Machine[ServiceState, Any, Any]):
             failed=self.fail,
         )
         self._gathering = self._syncs.gathering
-        self._pass = Pass(loop, is_lone=self._gathering.is_lone, ended=self._pass_ended)
+        self._pass = Pass(loop, is_lone=self._is_lone, ended=self._pass_ended)
         self._flushing = Flushing(store, backlog, self._keeper, time=loop.time, failed=self.fail)
         self._alarm = Alarm(loop, clock, self._tick)
         self._notice_log = NoticeLog(loop, clock)
@@ -130,6 +130,13 @@ class Turns(Machine[ServiceState, Any, Any]):
         self._group_bytes = store.group_bytes_max // GROUP_SHARE
         self._postponed = Postponed()
         self._overfull = False
+        self.called = False
+        """Whether a caller of this program has the turn: its pass ends with its call."""
+
+    @property
+    def syncs(self) -> Syncs:
+        """When to sync, and who runs the sync."""
+        return self._syncs
 
     @property
     def overfull(self) -> bool:
@@ -204,6 +211,9 @@ class Turns(Machine[ServiceState, Any, Any]):
         """All that came on a connection was delivered: a lone session's pass ends here and now."""
         self._pass.handle(READING_ENDED, self._loop.time())
 
+    def _is_lone(self, now: float) -> bool:
+        return self.called or self._gathering.is_lone(now)
+
     def _tick(self) -> None:
         self.deliver(Tick())
 
@@ -256,6 +266,16 @@ class Turns(Machine[ServiceState, Any, Any]):
         """Nothing more can be promised: tell everyone who waits, release nothing, once."""
         self.handle(Broken(error), 0.0)
 
+    def broken_off(self, error: BaseException) -> None:
+        """A decision was left in the middle: nothing of it is written, nor anything after it."""
+        _log.error("a decision was broken off", exc_info=error)
+        poisoned = StorePoisoned(
+            f"a decision was broken off by {type(error).__name__}, so the queue manager in this"
+            " program ends; open it again"
+        )
+        self._store.poison(poisoned)
+        self.fail(poisoned)
+
     def give_up(self, event: Broken, _now: float) -> list[Any]:
         """Tell everyone who waits for a sync, and release nothing."""
         self._flushing.give_up()
@@ -280,6 +300,7 @@ class Turns(Machine[ServiceState, Any, Any]):
         while self._stage is not ServiceState.FAILED and (
             self._pass.is_open or self._postponed or not self._syncs.are_done
         ):
+            await self._syncs.come_back()
             for worker in (*self._syncs.workers, self._keeper):
                 await worker.idle()
 
@@ -290,6 +311,7 @@ class Turns(Machine[ServiceState, Any, Any]):
         self._syncs.stop()
         self._notice_log.write(self._manager.notices())
         self._notice_log.stop()
+        await self._syncs.come_back()
         for worker in (*self._syncs.workers, self._keeper):
             await worker.idle()
             worker.stop()

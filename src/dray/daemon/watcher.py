@@ -30,12 +30,13 @@ from watchdog.observers.api import BaseObserver
 from watchdog.observers.inotify import InotifyObserver
 from watchdog.observers.polling import PollingObserver
 
+from dray.daemon.config import ServeOptions
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
 from dray.own_files import make_own_folder
 from dray.store.audit import AuditLog, read_entries
 from dray.store.chain import SEE_TO_IT, SEE_TO_IT_OR_TURN_IT_OFF, breaks
-from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM
+from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM, Disk
 from dray.store.lqs import FOLDER, QUARANTINE
 from dray.store.manifest import (
     FileMark,
@@ -411,3 +412,15 @@ class _Handler(events.FileSystemEventHandler):
     def dispatch(self, event: events.FileSystemEvent) -> None:
         """Pass it on."""
         self._seen(event)
+
+
+def open_disk_of(options: ServeOptions, data: str) -> RealDisk:
+    """Open a data directory, audited if the options say so. Raises `InvalidConfiguration`."""
+    disk = AuditedDisk(data) if options.audit else UnwatchedDisk(data)
+    options.check_disk(disk.size_bytes())
+    return disk
+
+
+def recorded_in(disk: Disk) -> Path | None:
+    """The directory of the access log, on a disk that is audited."""
+    return disk.path if isinstance(disk, AuditedDisk) else None

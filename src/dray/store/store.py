@@ -318,6 +318,10 @@ class Store:
         if checkpoint.refused is not None:
             raise checkpoint.refused
 
+    def poison(self, error: StorePoisoned) -> None:
+        """Write nothing more, also of what is stated already: its owner's state is not sound."""
+        self._health.poison(error)
+
     # ------------------------------------------------------------------------------- reading
 
     def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:

@@ -302,6 +302,19 @@ def check_values(head: Head, encoded: bytes) -> None:
         raise _misfit(type(head), error) from error
 
 
+def read_again(head: Head, body_bytes: int = 0) -> Head:
+    """Give a head as the other end of a connection reads it.
+
+    Raises as `encode_frame` does, and `InvalidArgument` for a wrong type.
+    """
+    encoded = encode_frame(head, 0, body_bytes)
+    try:
+        again: Head = _DECODERS[head.code].decode(memoryview(encoded)[FRAME_HEADER_BYTES:])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _misfit(type(head), error) from error
+    return again
+
+
 def read_frame_header(view: bytes | bytearray | memoryview, at: int = 0) -> FrameHeader:
     """Read 24 bytes from `at` on; raises `ProtocolError` if no frame of ours begins so."""
     magic, version, kind, zero, request_id, head_bytes, body_bytes, crc = FRAME_HEADER.unpack_from(

@@ -84,9 +84,14 @@ class Manager(Face[AwaitedManager]):
     queue manager aborts the transactions of that connection, and the next call connects again.
     """
 
-    def __init__(self, dialer: Dialer, stop: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        dialer: Dialer,
+        stop: Callable[[], None] | None = None,
+        runtime: BlockingRuntime | None = None,
+    ) -> None:
         """Connect; `stop` is called after closing, by the embedded queue manager."""
-        link = Link(dialer, BlockingRuntime())
+        link = Link(dialer, runtime or BlockingRuntime())
         super().__init__(run(AwaitedManager.connected(link, stop)))
 
     create_queue = blocking_as(Queue, AwaitedManager.create_queue)

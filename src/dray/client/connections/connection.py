@@ -1,8 +1,8 @@
-"""One socket to a queue manager, shared by everyone who calls: what both faces have in common.
+"""One connection to a queue manager, shared by everyone who calls: what all kinds have in common.
 
 Requests go out in the order in which they are made, answers find their way by request id. How it
-is waited for is for `thread_connection` and `loop_connection` to say. Once the socket is lost, it
-is lost for everyone, for the first reason.
+is waited for is for `thread_connection`, `loop_connection` and `direct_connection` to say. Once it
+is lost, it is lost for everyone, for the first reason.
 """
 
 from __future__ import annotations
@@ -42,20 +42,15 @@ _Answer = TypeVar("_Answer", bound=Head)
 class Connection(ABC):
     """Requests out, answers in, until it is lost once and for all."""
 
-    def __init__(
-        self, sock: socket.socket, peer: str, lock: AbstractContextManager[object]
-    ) -> None:
-        """Own a connected socket; `peer` names the other end in sentences."""
+    def __init__(self, peer: str, lock: AbstractContextManager[object]) -> None:
+        """Begin with nothing said; `peer` names the other end in sentences."""
         self.peer = peer
         self.lost: DrayError | None = None
-        self._sock = sock
         self._lock = lock
         self._session = ClientSession()
-        self._stream = FrameStream()
         self._opened: dict[str, Opened] = {}
         self._left: deque[Head] = deque()
         self._left_once: set[Head] = set()
-        keep_from_children(sock)
         tell_of_forks(self)
 
     def __reduce__(self) -> NoReturn:
@@ -77,9 +72,9 @@ class Connection(ABC):
         return self.lost is None
 
     @property
+    @abstractmethod
     def takes_files(self) -> bool:
-        """Whether a request may lend a file: on a Unix socket, to a manager that knows of it."""
-        return self._session.takes_files and carries_files(self._sock)
+        """Whether a request may lend a file."""
 
     async def greet(self, token: str = "") -> None:
         """Say Hello, show a token, and take the Welcome.
@@ -114,7 +109,7 @@ class Connection(ABC):
         `before` is sent ahead of it in the same call to the kernel. After `wait_s` seconds of
         silence the connection is lost. `lost` makes the error for a lost answer.
         """
-        pending = await self.start(head, body, before)
+        pending = await self._begin(head, body, before)
         try:
             frame = await self.wait(pending, wait_s)
         except DrayError as error:
@@ -153,6 +148,12 @@ class Connection(ABC):
         else:
             await self._transmit([*self._said_before(), *before, encoded, *body])
         return pending
+
+    async def _begin(
+        self, head: Head, body: Sequence[Buffer] = (), before: Sequence[Buffer] = ()
+    ) -> Pending:
+        """Send a request for which the caller waits at once."""
+        return await self.start(head, body, before)
 
     async def post(self, buffers: list[Buffer]) -> None:
         """Send whole frames that want no answer, and take in what has come meanwhile."""
@@ -215,9 +216,9 @@ class Connection(ABC):
         with self._lock:
             self._session.listen_no_more(request_id)
 
+    @abstractmethod
     def give_back(self, body: memoryview) -> None:
         """Return the body of an answer, so that its memory serves the next one."""
-        self._stream.give_back(body)
 
     @abstractmethod
     async def wait(self, pending: Pending, wait_s: float | None = None) -> Frame:
@@ -240,18 +241,17 @@ class Connection(ABC):
             for pending in self._session.lost(error):
                 if pending.signal:
                     pending.signal.set()
-        try:
-            self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            # The other end was first; there is nothing left to shut down.
-            return
+        self._hang_up()
 
     def after_fork(self, parent: Process) -> None:
         """In a child: leave the connection to the parent, and close what is left of it here."""
         self.lost = wrong_process(parent, f"the connection to {self.peer}", "make another one here")
         # Nobody waits in this process, so nobody is woken.
         self._session.lost(self.lost)
-        self._sock.close()
+
+    @abstractmethod
+    def _hang_up(self) -> None:
+        """End what leads to the other end; nothing is waited for."""
 
     @abstractmethod
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
@@ -260,6 +260,63 @@ class Connection(ABC):
     def _check(self) -> None:
         if self.lost is not None:
             raise same_error(self.lost)
+
+    def _said_before(self) -> Iterator[bytes]:
+        while self._left:
+            with self._lock:
+                _, encoded = self._session.request(self._left.popleft())
+            yield encoded
+
+    def _silent(self) -> ConnectionLost:
+        return ConnectionLost(
+            f"{self.peer} did not answer in time, so the client closed the connection"
+        )
+
+    def _given_up(self) -> ConnectionLost:
+        return ConnectionLost(
+            f"a request to {self.peer} was interrupted, so the client closed the connection"
+        )
+
+    def _closed_here(self) -> ConnectionLost:
+        return ConnectionLost(f"this program closed the connection to {self.peer}")
+
+    def _ended(self) -> DrayError:
+        """Why the other end closed the connection."""
+        return self._session.reason or ConnectionLost(f"{self.peer} closed the connection")
+
+
+class SocketConnection(Connection):
+    """A connection over a socket."""
+
+    def __init__(
+        self, sock: socket.socket, peer: str, lock: AbstractContextManager[object]
+    ) -> None:
+        """Own a connected socket; `peer` names the other end in sentences."""
+        super().__init__(peer, lock)
+        self._sock = sock
+        self._stream = FrameStream()
+        keep_from_children(sock)
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether a request may lend a file: on a Unix socket, to a manager that knows of it."""
+        return self._session.takes_files and carries_files(self._sock)
+
+    def give_back(self, body: memoryview) -> None:
+        """Return the body of an answer, so that its memory serves the next one."""
+        self._stream.give_back(body)
+
+    def after_fork(self, parent: Process) -> None:
+        """See `Connection`."""
+        super().after_fork(parent)
+        self._sock.close()
+
+    def _hang_up(self) -> None:
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # The other end was first; there is nothing left to shut down.
+            return
 
     def _read(self) -> bool:
         """Take in one piece of input; false if none was there."""
@@ -281,35 +338,15 @@ class Connection(ABC):
             self.fail(error)
         return True
 
-    def _said_before(self) -> Iterator[bytes]:
-        while self._left:
-            with self._lock:
-                _, encoded = self._session.request(self._left.popleft())
-            yield encoded
-
-    def _silent(self) -> ConnectionLost:
-        return ConnectionLost(
-            f"{self.peer} did not answer in time, so the client closed the connection"
-        )
-
-    def _given_up(self) -> ConnectionLost:
-        return ConnectionLost(
-            f"a request to {self.peer} was interrupted, so the client closed the connection"
-        )
-
-    def _closed_here(self) -> ConnectionLost:
-        return ConnectionLost(f"this program closed the connection to {self.peer}")
-
     def _broken(self, error: OSError) -> DrayError:
         why = self._tls_reason or f"{error.strerror or error}"
         return ConnectionLost(f"the connection to {self.peer} is lost: {why}")
 
     def _ended(self) -> DrayError:
-        reason = self._session.reason
-        if reason is not None:
-            return reason
         why = self._tls_reason
-        return ConnectionLost(f"{self.peer} closed the connection{why and f': {why}'}")
+        if self._session.reason is not None or not why:
+            return super()._ended()
+        return ConnectionLost(f"{self.peer} closed the connection: {why}")
 
     @property
     def _tls_reason(self) -> str:

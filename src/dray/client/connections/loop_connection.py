@@ -13,7 +13,7 @@ import socket
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
+from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, SocketConnection, send_some
 from dray.client.connections.session import Pending
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dray.wire.stream import Frame
 
 
-class LoopConnection(Connection):
+class LoopConnection(SocketConnection):
     """Suspends the task that waits."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:

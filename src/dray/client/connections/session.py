@@ -22,6 +22,7 @@ from dray.wire.frames import (
     Welcome,
     check_values,
     encode_frame,
+    read_again,
 )
 
 if TYPE_CHECKING:
@@ -118,6 +119,16 @@ class ClientSession:
             check_values(head, encoded)
         pending = self._pending[request_id] = Pending()
         return pending, encoded
+
+    def asked(self, head: Head, body_bytes: int = 0) -> tuple[Pending, int, Head]:
+        """Begin a request that no socket carries; its id and its head, as the other end reads it.
+
+        Raises as `request` does.
+        """
+        request_id = self._fresh_id()
+        checked = read_again(head, body_bytes)
+        pending = self._pending[request_id] = Pending()
+        return pending, request_id, checked
 
     def listen(self, listener: Listener) -> int:
         """Give a request id for frames of which only failures are answered."""

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
+from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, SocketConnection, send_some
 from dray.client.connections.session import Pending
 from dray.errors import DrayError
 
@@ -30,7 +30,7 @@ _POLL_S_MAX = 86_400.0
 """`poll` counts milliseconds in 31 bits; longer waits are cut into days."""
 
 
-class ThreadConnection(Connection):
+class ThreadConnection(SocketConnection):
     """Blocks the thread that waits. Its coroutines never suspend."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:

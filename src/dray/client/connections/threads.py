@@ -12,6 +12,7 @@ from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from dray.client.connections.connection import Connection
 from dray.client.connections.runtime import Dialer, Runtime
 from dray.client.connections.thread_connection import ThreadConnection
 
@@ -46,7 +47,7 @@ class BlockingRuntime(Runtime):
 
     cancellable = False
 
-    async def connect(self, dialer: Dialer) -> ThreadConnection:
+    async def connect(self, dialer: Dialer) -> Connection:
         """See `Runtime`."""
         return ThreadConnection(dialer.dial(), str(dialer))
 

@@ -20,11 +20,14 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
-from dray.daemon.files.copying import Copier, FileRegion
+from dray.daemon.files.copying import Copier, CopySource, FileRegion
 from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_CALLER_MAX, FILES_PER_SESSION
-from dray.errors import ProtocolError
+from dray.errors import DrayError, ProtocolError
+from dray.manager.events import Into
 from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.store.heap.heap import Extent
 from dray.wire.file_frames import SendFile
 from dray.wire.stream import Frame
 
@@ -33,6 +36,18 @@ _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 """Room for one, so that the kernel closes what else comes with the same bytes and says so."""
 _WERE_MORE = int(socket.MSG_CTRUNC)
 """How it says so; as a plain number, which is told from others without a detour."""
+
+
+class CopiedHeap(Protocol):
+    """The part of a store from which records are copied."""
+
+    def opener(self, file: int) -> Callable[[], int]:
+        """A function that opens the heap file for reading in another thread, while it is pinned."""
+        ...
+
+    def unpin(self, file: int) -> None:
+        """Take back one `pin`."""
+        ...
 
 
 class _InLine:
@@ -139,14 +154,49 @@ class LentFiles:
         else:
             self._copier.unclaimed.claimed(self)
 
-    def target_of(self, request_id: int) -> int | None:
-        """Give up the file of a request, which its answer is to be copied into."""
-        return self._targets.pop(request_id, None)
+    def lend(self, descriptor: int) -> None:
+        """Take the descriptor of the next frame from a caller in this process."""
+        self._unclaimed.append(descriptor)
+        self._count(1)
 
-    def copied(self) -> None:
-        """The descriptor from `target_of` was closed, or given up."""
-        self._count(-1)
-        self._settled()
+    def copy(
+        self,
+        heap: CopiedHeap,
+        request_id: int,
+        extent: Extent,
+        *,
+        into: Into,
+        told: Callable[[BaseException | None, bytes], None],
+    ) -> None:
+        """Copy a pinned extent into the file that a request lent.
+
+        `told` gets the error, or None with what of the extent is not for the file.
+        """
+        target = self._targets.pop(request_id, None)
+        if target is None:
+            # Only a connection that has ended lent no file with a request of this kind.
+            heap.unpin(extent.file)
+            return
+        before = bytearray(into.before)
+
+        def freed() -> None:
+            heap.unpin(extent.file)
+
+        def copied(error: BaseException | None) -> None:
+            self._count(-1)
+            self._settled()
+            told(error, bytes(before))
+
+        try:
+            opener = heap.opener(extent.file)
+        except DrayError as error:
+            os.close(target)
+            freed()
+            copied(error)
+            return
+        source = CopySource(extent.file, opener, extent.offset, before)
+        piece = FileRegion(target, into.at, extent.length - into.before)
+        self._copier.copy(source, piece, copied, freed)
 
     def answered(self, request_id: int) -> None:
         """A request was answered without a copy: its file, if it lent one, is closed."""

@@ -120,6 +120,11 @@ class Syncs(Machine[SyncState, Any, Any]):
         self._began_at = 0.0
         self._pace = SyncPace()
         self._loop_may_sync = True
+        self.caller_syncs = False
+        """Whether a caller of this program has the turn and runs the next sync itself."""
+        self.offered: Sync | None = None
+        """A sync for a caller to run, before or instead of the workers."""
+        self._lent: asyncio.Future[None] | None = None
         self._wait: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
 
@@ -146,7 +151,7 @@ class Syncs(Machine[SyncState, Any, Any]):
         turns = [self._running] if self._running else []
         waiting = [effect for turn in (*turns, *self._line) for effect in turn.effects]
         waiting += self.gathered
-        self._running, self.gathered = None, []
+        self._running, self.gathered, self.offered = None, [], None
         self._line.clear()
         return waiting
 
@@ -200,6 +205,9 @@ class Syncs(Machine[SyncState, Any, Any]):
         """Run the first sync in line, here or in the workers; then Synced."""
         turn = self._running = self._line.popleft()
         self._began_at = now
+        if self.caller_syncs:
+            self.offered = turn.sync
+            return []
         if self._is_over_soon(turn):
             try:
                 turn.sync.run()
@@ -207,11 +215,7 @@ class Syncs(Machine[SyncState, Any, Any]):
                 self._failed(error)
                 return []
             return self.handle(_SYNCED, self._loop.time())
-        # One half alone is run by both workers: see the busy machine in docs/decisions/0012.
-        halves = islice(cycle(turn.sync.halves()), len(self.workers))
-        self._halves_left = len(self.workers)
-        for worker, half in zip(self.workers, halves, strict=True):
-            worker.submit(half, self._half_synced)
+        self._submit(turn.sync)
         return []
 
     def release(self, _event: object, now: float) -> list[Any]:
@@ -243,7 +247,44 @@ class Syncs(Machine[SyncState, Any, Any]):
             self._failed(error)
         return []
 
+    # ---------------------------------------------------- for callers that run syncs themselves
+
+    def take_offered(self) -> Sync:
+        """Take over the sync that is offered; `ran` follows."""
+        sync, self.offered = self.offered, None
+        assert sync is not None, "a sync is offered"
+        self._lent = self._loop.create_future()
+        return sync
+
+    def ran(self, error: BaseException | None) -> None:
+        """A caller has run the sync that it took, and has the turn again."""
+        if self._lent is not None:
+            self._lent.set_result(None)
+            self._lent = None
+        if error is not None:
+            self._failed(error)
+        elif self._running is not None:
+            self._step(_SYNCED)
+
+    def leave_to_workers(self) -> None:
+        """No caller runs the sync that is offered."""
+        sync, self.offered = self.offered, None
+        if sync is not None:
+            self._submit(sync)
+
+    async def come_back(self) -> None:
+        """Wait until no caller runs a sync."""
+        if self._lent is not None:
+            await self._lent
+
     # ----------------------------------------------------------------- from workers and timers
+
+    def _submit(self, sync: Sync) -> None:
+        # One half alone is run by both workers: see the busy machine in docs/decisions/0012.
+        halves = islice(cycle(sync.halves()), len(self.workers))
+        self._halves_left = len(self.workers)
+        for worker, half in zip(self.workers, halves, strict=True):
+            worker.submit(half, self._half_synced)
 
     def _is_over_soon(self, turn: _Turn) -> bool:
         """Whether one answer is all that waits, for a sync not worth handing over."""

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import os
 import socket
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Protocol
 
-from dray.daemon.files.copying import CopySource, FileRegion
 from dray.daemon.files.lent_files import LentFiles
 from dray.daemon.limits import (
     ENOUGH_TO_READ_ON,
@@ -175,36 +173,18 @@ class FrameConnection:
 
         Then the head is sent with what of the extent is not for the file, or the failure.
         """
-        target = None if self._lent is None else self._lent.target_of(request_id)
-        if target is None:
-            # Only a connection that has ended lent no file with a request of this kind.
+        if self._lent is None:
             self._around.heap.unpin(extent.file)
             return
 
-        before = bytearray(into.before)
-
-        def freed() -> None:
-            self._around.heap.unpin(extent.file)
-
-        def copied(error: BaseException | None) -> None:
-            assert self._lent is not None
-            self._lent.copied()
+        def copied(error: BaseException | None, before: bytes) -> None:
             if error is None:
-                self.send(head, request_id, (bytes(before),))
+                self.send(head, request_id, (before,))
             else:
                 self.send(failure(uncopied(error)), request_id)
             self.flush()
 
-        try:
-            opener = self._around.heap.opener(extent.file)
-        except DrayError as error:
-            os.close(target)
-            freed()
-            copied(error)
-            return
-        source = CopySource(extent.file, opener, extent.offset, before)
-        piece = FileRegion(target, into.at, extent.length - into.before)
-        self._around.copier.copy(source, piece, copied, freed)
+        self._lent.copy(self._around.heap, request_id, extent, into=into, told=copied)
 
     def flush(self) -> None:
         """Let go what the socket takes; the loop sends the rest when it can."""

@@ -14,6 +14,7 @@ has more than its share of all, so that slow ones do not take it in turns.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from dray.daemon.limits import (
@@ -86,6 +87,14 @@ class Intake:
             return False
         self._add(taker, size)
         return True
+
+    def admits(self, told: Callable[[], None]) -> bool:
+        """Whether a large body that is in memory already may come; if not, `told` says when."""
+        return self._backlog.admits(told)
+
+    def admits_no_more(self, told: Callable[[], None]) -> None:
+        """Nobody is to be told any more."""
+        self._backlog.forget(told)
 
     def holds(self, taker: BodyOwner, size: int, *, anew: bool) -> None:
         """Note what `taker` truly holds now; `anew` says that its last frame became whole."""

@@ -38,6 +38,10 @@ class RecordHeap(Protocol):
         """A descriptor of the heap file, good until the store is called next."""
         ...
 
+    def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of an extent. Raises `StoreCorrupt`."""
+        ...
+
     def opener(self, file: int) -> Callable[[], int]:
         """A function that opens the heap file for reading in another thread, while it is pinned."""
         ...

@@ -1,0 +1,99 @@
+"""Signal handlers wait until a decision is over.
+
+Python runs a program's signal handlers in its main thread, between any two instructions. Handlers
+may raise: that of Ctrl-C raises KeyboardInterrupt, others raise SystemExit or a timeout. In the
+middle of a decision such an exception would leave half of it in memory. So while the main thread
+decides, a handler of ours notes each signal, and the program's handler runs when the decision is
+over. Other threads run no handlers and hold nothing back.
+"""
+
+from __future__ import annotations
+
+# The functions of `signal` turn each number into an enum, which takes longer than a decision's
+# share of the processor allows: 12 us against 1.
+import _signal  # type: ignore[import-not-found]  # has no stubs
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+from dray.forks import Process, tell_of_forks
+
+HELD: Final = tuple(
+    int(each)
+    for each in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGALRM,
+        signal.SIGVTALRM,
+        signal.SIGPROF,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGCHLD,
+        signal.SIGCONT,
+        signal.SIGWINCH,
+        signal.SIGIO,
+    )
+)
+"""Signals for which programs have handlers; those of others, such as SIGSEGV, end the program."""
+
+_Handler = Callable[[int, FrameType | None], Any]
+
+
+class HeldSignals:
+    """A block in which no handler of the program runs; they run when it is over."""
+
+    def __init__(self) -> None:
+        """Begin outside of the block."""
+        self._main = threading.main_thread().ident
+        self._replaced: list[tuple[int, _Handler]] = []
+        self._came: list[tuple[int, FrameType | None]] = []
+        tell_of_forks(self)
+
+    def hold(self) -> None:
+        """Begin the block; only in the main thread it has any effect."""
+        if threading.get_ident() != self._main:
+            return
+        try:
+            for number in HELD:
+                handler = _signal.getsignal(number)
+                if callable(handler):
+                    self._replaced.append((number, handler))
+                    _signal.signal(number, self._note)
+        except BaseException:
+            self._restore()
+            raise
+
+    def let_go(self) -> None:
+        """End the block; raises what the handlers raise."""
+        if threading.get_ident() != self._main:
+            return
+        handlers = dict(self._replaced)
+        self._restore()
+        if self._came:
+            came, self._came = self._came, []
+            for number, frame in came:
+                handlers[number](number, frame)
+
+    def after_fork(self, parent: Process) -> None:
+        """In a child, whose only thread may not be the one that was in the block."""
+        del parent
+        self._main = threading.main_thread().ident
+        self._restore()
+        self._came.clear()
+
+    def _restore(self) -> None:
+        try:
+            while self._replaced:
+                _signal.signal(*self._replaced[-1])
+                self._replaced.pop()
+        except BaseException:
+            # A handler that is back has raised: the others must come back all the same.
+            self._restore()
+            raise
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._came.append((number, frame))

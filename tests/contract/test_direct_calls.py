@@ -1,0 +1,250 @@
+"""Promises about `dray.open` in a blocking program: its threads do the queue manager's work."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import dray
+
+PATIENCE_S = 100
+THREADS = 4
+
+
+@pytest.fixture
+def manager(tmp_path):
+    with dray.open(tmp_path / "data") as manager:
+        yield manager
+
+
+def wake_ups():
+    """How often each thread of the queue manager went from waiting to work."""
+    found = {}
+    for thread in threading.enumerate():
+        if thread.name.startswith("dray-"):
+            told = Path(f"/proc/self/task/{thread.native_id}/status").read_text("ascii")
+            (count,) = (int(x.split()[1]) for x in told.splitlines() if x.startswith("voluntary"))
+            found[thread.name] = count
+    return found
+
+
+def test_a_lone_send_and_a_lone_receive_wake_no_other_thread(manager):
+    queue = manager.create_queue("orders")
+    queue.send(b"first")
+    before = wake_ups()
+    for _ in range(100):
+        queue.send(b"one")
+        queue.receive()
+    after = wake_ups()
+    assert "dray-daemon" in before
+    # A timer goes off now and then, whatever is called.
+    assert sum(after.values()) - sum(before.values()) < 50, (before, after)
+
+
+def test_threads_share_syncs(manager):
+    """More threads send more messages than there are syncs, and each message is there once."""
+    queue = manager.create_queue("orders")
+    queue.send(b"first")
+    store = _store_of(manager)
+    before = store.counters.groups
+    with ThreadPoolExecutor(THREADS) as threads:
+        sent = list(threads.map(lambda number: queue.send(b"%d" % number), range(400)))
+    groups = store.counters.groups - before
+    assert len(set(sent)) == 400
+    assert {each.body for each in queue.messages()} == {b"first", *(b"%d" % n for n in range(400))}
+    assert groups < 400
+
+
+def _store_of(manager):
+    return manager.awaited._stop.__self__._server._store
+
+
+class StoppedHereError(Exception):
+    """What a signal handler of the program raises."""
+
+
+@contextmanager
+def interrupts(seed):
+    """Interrupt the main thread now and then while the queue manager decides, syncs or answers."""
+    chance, count = random.Random(seed), [0]
+
+    def interrupt(_number, frame):
+        signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.003))
+        files = [each.f_code.co_filename for each, _ in traceback.walk_stack(frame)]
+        # Python drops what is raised while it frees an object.
+        freed = any("weakref" in each or "_pytest/unraisable" in each for each in files)
+        if not freed and any(f"/dray/{part}/" in each for each in files for part in INSIDE):
+            count[0] += 1
+            raise StoppedHereError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    try:
+        yield count
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+INSIDE = ("daemon", "manager", "store")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transactional", [True, False])
+def test_interrupts_at_any_moment_of_a_send_lose_and_repeat_nothing(manager, transactional):
+    queue = manager.create_queue("orders", transactional=transactional)
+    sure, perhaps, number = set(), set(), 0
+    with interrupts(1) as count:
+        while count[0] < 100:
+            number += 1
+            body = b"%d" % number
+            try:
+                queue.send(body)
+                sure.add(body)
+            except (StoppedHereError, dray.DrayError):
+                perhaps.add(body)
+    found = [each.body for each in queue.messages()]
+    assert len(set(found)) == len(found)
+    assert sure <= set(found) <= sure | perhaps
+    assert [int(each) for each in found] == sorted(int(each) for each in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transactional", [True, False])
+def test_interrupts_in_the_middle_of_a_receive_lose_and_repeat_nothing(manager, transactional):
+    queue = manager.create_queue("orders", transactional=transactional)
+    bodies = [b"%d" % number for number in range(600)]
+    queue.send_many(bodies)
+    taken = []
+    with interrupts(2) as count:
+        while len(taken) < len(bodies):
+            try:
+                taken.append(queue.receive(0).body)
+            except (StoppedHereError, dray.ConnectionLost):
+                continue
+    assert count[0], "nothing was interrupted"
+    assert sorted(taken) == sorted(bodies)
+    with pytest.raises(dray.ReceiveTimeout):
+        queue.receive(0)
+
+
+@pytest.mark.slow
+def test_interrupts_in_the_middle_of_a_transaction_leave_all_of_it_or_nothing(manager):
+    queue = manager.create_queue("orders")
+    sure, perhaps, number = set(), set(), 0
+    with interrupts(3) as count:
+        while count[0] < 50:
+            number += 1
+            try:
+                with manager.transaction() as transaction:
+                    for part in range(3):
+                        queue.send(b"%d/%d" % (number, part), transaction=transaction)
+                sure.add(number)
+            except (StoppedHereError, dray.DrayError):
+                perhaps.add(number)
+    found = [each.body for each in queue.messages()]
+    groups = {each.split(b"/")[0] for each in found}
+    assert len(found) == len(set(found)) == 3 * len(groups)
+    assert sure <= {int(each) for each in groups} <= sure | perhaps
+
+
+def test_an_interrupted_wait_ends_at_once_and_takes_nothing(manager):
+    queue = manager.create_queue("orders")
+
+    def interrupt(_number, _frame):
+        raise StoppedHereError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(StoppedHereError):
+            queue.receive()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    queue.send(b"after")
+    assert queue.receive(PATIENCE_S).body == b"after"
+
+
+def test_a_signal_handler_can_close_the_queue_manager(tmp_path):
+    manager = dray.open(tmp_path / "data")
+    queue = manager.create_queue("orders")
+    closed = []
+
+    def close(_number, _frame):
+        manager.close()
+        closed.append(True)
+
+    before = signal.signal(signal.SIGALRM, close)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    sent = []
+    try:
+        with pytest.raises(dray.DrayError):
+            sent.extend(queue.send(b"x") for _ in iter(int, 1))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert closed
+    with dray.open(tmp_path / "data") as manager:
+        assert manager.queue("orders").info().message_count in {len(sent), len(sent) + 1}
+
+
+def test_closing_tells_threads_that_wait(tmp_path):
+    manager = dray.open(tmp_path / "data")
+    queue = manager.create_queue("orders")
+    connection = manager.awaited._link._connection
+    with ThreadPoolExecutor(THREADS) as threads:
+        waiting = [threads.submit(queue.receive) for _ in range(THREADS)]
+        while len(connection._session._pending) < THREADS:
+            continue
+        manager.close()
+        for each in waiting:
+            with pytest.raises(dray.ConnectionLost):
+                each.result(PATIENCE_S)
+
+
+PARTY = """
+import os, sys, threading, dray
+manager = dray.open(sys.argv[1])
+queue = manager.queue("orders")
+told = threading.Lock()
+def send(name):
+    number = 0
+    while True:
+        body = f"{name}/{number}"
+        queue.send(body.encode())
+        with told:
+            os.write(1, body.encode() + b"\\n")
+        number += 1
+for name in range(4):
+    threading.Thread(target=send, args=(name,), daemon=True).start()
+threading.Event().wait()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [1, 50, 200])
+def test_what_threads_were_told_is_there_after_a_kill(tmp_path, lines):
+    data = tmp_path / "data"
+    with dray.open(data) as manager:
+        manager.create_queue("orders")
+    with subprocess.Popen([sys.executable, "-c", PARTY, data], stdout=subprocess.PIPE) as party:
+        told = [party.stdout.readline() for _ in range(lines)]
+        os.kill(party.pid, signal.SIGKILL)
+        told += party.stdout.readlines()
+    sure = [line[:-1] for line in told if line.endswith(b"\n")]
+    with dray.open(data) as manager:
+        found = [each.body for each in manager.queue("orders").messages()]
+    assert len(set(found)) == len(found)
+    assert set(sure) <= set(found)
+    for name in range(4):
+        of_one = [int(x.split(b"/")[1]) for x in found if x.startswith(b"%d/" % name)]
+        assert of_one == list(range(len(of_one)))
