@@ -13,6 +13,7 @@ import trustme
 
 import dray
 import dray.aio
+from dray.model.transfer import TransferState
 from tests.integration.commands import COMMAND, environment, started, until
 from tests.integration.commands import dray as command
 
@@ -105,6 +106,29 @@ def test_a_token_comes_from_the_environment_or_a_file_that_only_its_owner_can_op
             dray.connect(address, token_file=kept)
         with pytest.raises(dray.InvalidConfiguration, match="two tokens"):
             dray.connect(address, token_file=kept, token=token)
+
+
+def test_a_file_goes_from_the_holder_of_one_token_to_that_of_another(files, monkeypatch):
+    monkeypatch.setenv("DRAY_TRANSFERS", str(files / "transfers"))
+    till, driver = (create(files, name).strip() for name in ("till", "driver"))
+    source, target = files / "source", files / "target"
+    source.write_bytes(bytes(range(256)) * 10_000)
+    with started("serve", "--config", files / "dray.toml") as process:
+        address = tcp(process)
+        with dray.connect(f"dray+unix://{files}/data/dray.sock") as owner:
+            owner.create_queue("orders")
+        with (
+            dray.connect(address, token=till) as offering,
+            dray.connect(address, token=driver) as accepting,
+        ):
+            with pytest.raises(dray.AccessDenied, match="token:driver may not send"):
+                accepting.offer_file(source, "orders")
+            offer = offering.offer_file(source, "orders")
+            with pytest.raises(dray.AccessDenied, match="token:till may not peek"):
+                offering.accept_file("orders", timeout=0)
+            accepting.accept_file("orders", timeout=60).save_to(target)
+            assert offer.wait(60).state is TransferState.DONE
+    assert target.read_bytes() == source.read_bytes()
 
 
 def test_the_awaited_face_shows_a_token_too(files):

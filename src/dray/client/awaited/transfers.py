@@ -42,6 +42,7 @@ from dray.client.transfer.reference import (
 from dray.client.transfer.source import SourceFile
 from dray.client.transfer.state import IN, OUT, KeptIncoming, Offered, StateFile, folder_of, is_run
 from dray.errors import (
+    AccessDenied,
     MessageNotFound,
     Misuse,
     ReceiveTimeout,
@@ -268,10 +269,14 @@ class Transfers:
             if listener is not None and listener != AUTOMATIC:
                 listener = await runtime.offload(listen_at, manner.listen)
             await refer(self._link, kept, state)
-        except BaseException:
+        except BaseException as error:
             if isinstance(listener, socket.socket):
                 listener.close()
-            state.release()
+            if isinstance(error, AccessDenied):
+                # Nothing was sent. Kept, it would bind the next offer of the file to this caller.
+                await runtime.offload(state.remove)
+            else:
+                state.release()
             raise
         return self._served(kept, state, manner, source=source, listener=listener)
 
