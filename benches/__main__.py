@@ -34,6 +34,7 @@ NAMES = (
     "storage_reopen",
     "peers",
     "spark",
+    "spark_large",
     "spark_rows",
 )
 INTERRUPTED = 130

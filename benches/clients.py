@@ -27,6 +27,7 @@ import dray
 from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_send
 from benches.processes import CLIENT_WITHIN_S, peak, reset_peak
 from benches.spark_clients import land_in_turn
+from benches.spark_large_clients import land_large
 from benches.spark_row_clients import open_table, read_rows
 from dray.client.awaited import transfers
 from dray.client.transfer import accepting
@@ -370,6 +371,7 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         offer_file,
         accept_file,
         land_in_turn,
+        land_large,
         open_table,
         read_rows,
     )

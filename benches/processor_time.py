@@ -64,18 +64,27 @@ class ProcessorTime:
     def _look(self) -> None:
         began = time.thread_time()
         found = dict(_processes())
-        watched = set(self._roots)
-        more = True
-        while more:
-            children = {pid for pid, fields in found.items() if int(fields[_PARENT]) in watched}
-            more = not children <= watched
-            watched |= children
+        watched = _with_children(self._roots, found)
         for pid, fields in found.items():
             key = (pid, int(fields[_BEGAN]))
             # A daemon whose parent has ended belongs to process 1 by now, and still counts.
             if pid in watched or key in self._spent:
                 self._spent[key] = spent_ticks(fields)
         self._own += time.thread_time() - began
+
+
+def tree_of(roots: Iterable[int]) -> set[int]:
+    """The processes and all that they have started and that run."""
+    return _with_children(set(roots), dict(_processes()))
+
+
+def _with_children(roots: set[int], found: dict[int, list[str]]) -> set[int]:
+    watched = set(roots)
+    while True:
+        children = {pid for pid, fields in found.items() if int(fields[_PARENT]) in watched}
+        if children <= watched:
+            return watched
+        watched |= children
 
 
 def stat_fields(pid: int) -> list[str]:

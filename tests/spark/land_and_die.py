@@ -3,6 +3,7 @@
 land_and_die.py URL OUT POINT [large|messages [STORE]], where POINT is one of
 
     pulling    an executor has pulled some payloads of a batch
+    piece      an executor has written a piece of the long one
     completing an executor has uploaded an object of STORE and not completed the upload
     completed  an executor has completed it
     landed     the table has a batch, the queue has not been settled
@@ -36,6 +37,11 @@ class DyingPuller(ManagerPuller):
         if row["label"] == self.label:
             os.kill(self.driver, signal.SIGKILL)
         return super().pull(row, target)
+
+    def pull_piece(self, row, piece, target):
+        super().pull_piece(row, piece, target)
+        if self.label == "long":
+            os.kill(self.driver, signal.SIGKILL)
 
     def messages(self, row):
         for batch in super().messages(row):
@@ -95,12 +101,15 @@ class DyingStore(StorePayloads):
 
 def main(url, out, point, kind="large", *rest):
     payloads = DyingStore(*rest, point, os.getpid()) if rest else None
-    puller = DyingPuller(os.getpid(), "body 5") if point == "pulling" else ManagerPuller()
+    labels = {"pulling": "body 5", "piece": "long"}
+    puller = DyingPuller(os.getpid(), labels[point]) if point in labels else ManagerPuller()
     with spark_session() as spark:
         content = "large" if kind == "large" else RANGES
         reader = spark.readStream.format("dray").option("content", content)
         reader = reader.option("url", url)
         reader = reader.option("queue", "parcels" if kind == "large" else "orders")
+        if kind == "large" and not rest:
+            reader = reader.option("pieceBytes", "100000")
         rows = reader.option("maxOffsetsPerTrigger", "4").load()
         checkpoint = "checkpoint" if kind == "large" else "checkpoint-messages"
         settler = DyingSettler(point)

@@ -238,6 +238,63 @@ def test_a_message_that_another_receiver_takes_is_counted_and_the_landing_goes_o
     assert manager.queue("parcels").info().message_count == 0
 
 
+class NotingPuller(ManagerPuller):
+    """Notes which process pulled which piece; one of them robs the message if it is told to."""
+
+    def __init__(self, notes, robbed=""):
+        super().__init__()
+        self.notes, self.robbed = notes, robbed
+
+    def pull_piece(self, row, piece, target):
+        (self.notes / f"{row['label']}-{piece.number}-of-{piece.total}").touch()
+        if self.robbed and piece.number == piece.total:
+            with dray.connect(self.robbed) as other:
+                dray.LargeMessageQueue(other.queue("parcels")).receive(0).commit()
+        super().pull_piece(row, piece, target)
+
+
+def cut_rows(spark, url):
+    reader = spark.readStream.format("dray").option("content", "large").option("url", url)
+    reader = reader.option("queue", "parcels").option("minPartitions", "4")
+    reader = reader.option("failOnDataLoss", "false").option("markTaken", "true")
+    return reader.option("pieceBytes", "100000").load()
+
+
+def test_a_long_message_is_pulled_by_several_tasks(spark, daemon, parcels, *, out, tmp_path):
+    (tmp_path / "notes").mkdir()
+    long = random.Random(1).randbytes(205_000)
+    sent = {parcels.send(long, label="long"): long}
+    sent |= {parcels.send(body, label="short"): body for body in bodies(3, 5_000)}
+    settler = ManagerSettler()
+
+    summary = Landing(out, NotingPuller(tmp_path / "notes"), settler).run(
+        cut_rows(spark, daemon.url)
+    )
+
+    settler.close()
+    assert (summary.files, summary.duplicates, summary.clean) == (4, 0, True)
+    assert_landed_once(out, sent)
+    notes = sorted(path.name for path in (tmp_path / "notes").iterdir())
+    assert notes == [f"long-{number}-of-4" for number in (1, 2, 3, 4)]
+
+
+def test_a_long_message_that_is_taken_between_its_pieces_is_counted_once(
+    spark, daemon, parcels, *, out, tmp_path
+):
+    (tmp_path / "notes").mkdir()
+    parcels.send(bytes(205_000), label="long")
+    sent = {parcels.send(b"short"): b"short"}
+    settler = ManagerSettler()
+
+    summary = Landing(out, NotingPuller(tmp_path / "notes", daemon.url), settler).run(
+        cut_rows(spark, daemon.url)
+    )
+
+    settler.close()
+    assert (summary.files, summary.taken) == (1, 1)
+    assert_landed_once(out, sent)
+
+
 def test_a_manager_that_is_killed_and_restarted_is_waited_for(land_parcels, daemon, parcels, out):
     sent = {parcels.send(body): body for body in bodies(6)}
     killed = []
@@ -280,7 +337,10 @@ def test_a_queue_that_is_not_there_is_one_clear_sentence(spark, daemon, out):
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     "points",
-    [["landed"], pytest.param(["pulling", "landed", "settled"], marks=pytest.mark.torture)],
+    [
+        ["landed"],
+        pytest.param(["pulling", "piece", "landed", "settled"], marks=pytest.mark.torture),
+    ],
     ids="-".join,
 )
 def test_killing_the_driver_anywhere_neither_loses_nor_repeats(
@@ -289,6 +349,8 @@ def test_killing_the_driver_anywhere_neither_loses_nor_repeats(
     sent = {}
     for number, body in enumerate(bodies(18)):
         sent[parcels.send(body, label=f"body {number}")] = body
+    long = random.Random(1).randbytes(205_000)
+    sent[parcels.send(long, label="long")] = long
 
     for point in points:
         command = [sys.executable, str(DRIVER), daemon.url, str(out), point]

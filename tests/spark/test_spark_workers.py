@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,3 +68,13 @@ def test_two_workers_draw_different_numbers(workers):
     first, second = workers
     assert first["pid"] != second["pid"]
     assert first["drawn"] != second["drawn"]
+
+
+def test_a_process_that_plans_imports_nothing_that_it_does_not_need():
+    """Spark starts about seven of them for a first landing, and pandas takes each half a second."""
+    script = (
+        "import sys, dray.spark.source.data_source, dray.spark.landing.puller\n"
+        "print(*sorted({'pandas', 'fsspec', 'dray.folders', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout.split() == []

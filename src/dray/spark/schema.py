@@ -69,9 +69,14 @@ MESSAGES = pa.schema(
     ]
 )
 
+_PIECES: list[tuple[str, pa.DataType]] = [("piece", pa.int32()), ("pieces", pa.int32())]
+
+CUT = pa.schema([*LARGE, *_PIECES])
+"""For landings: a long message has a row for each task that pulls a piece of it, else null."""
+
 PULLED = pa.schema(
     [
-        *LARGE,
+        *CUT,
         ("state", pa.string()),
         ("payload", pa.string()),
         ("etag", pa.string()),
@@ -79,6 +84,9 @@ PULLED = pa.schema(
     ]
 )
 """A result of the executors: the row, and the outcome of its payload."""
+
+PIECE = "piece"
+"""The state of a piece of a large message whose other pieces are not all there yet."""
 
 UNREADABLE = "unreadable"
 """The state of what only a newer program can read; it does not enter the table."""
@@ -105,9 +113,11 @@ LANDED = pa.schema(
 directory landed into; a small one has a `body`."""
 
 
-def schema_for(content: str) -> pa.Schema:
-    """The columns that a reader of `content` gives."""
-    return MESSAGES if content == "messages" else LARGE
+def schema_for(content: str, *, cut: bool = False) -> pa.Schema:
+    """The columns that a reader of `content` gives; `cut` if it cuts long messages."""
+    if content == "messages":
+        return MESSAGES
+    return CUT if cut else LARGE
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

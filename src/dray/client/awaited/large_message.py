@@ -67,6 +67,28 @@ def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMess
     return LargeMessage(origin, found.parts, control, header)
 
 
+def verified_pieces(message: LargeMessage) -> AsyncGenerator[memoryview, None]:
+    """The body in pieces, each valid until the next is asked for; the digest is checked."""
+    return message._verified()  # noqa: SLF001 - for readers of this package's kind only
+
+
+async def checked_pieces(
+    message: LargeMessage, first: int, last: int
+) -> AsyncGenerator[tuple[int, memoryview], None]:
+    """The fragments from number `first` to `last`, each with its place in the body.
+
+    Each fits its CRC32C, and is valid until the next is asked for. The digest is not checked.
+    """
+    fragments = message._fragments  # noqa: SLF001 - see `verified_pieces`
+    number = first
+    async with aclosing(fragments.checked(first, last)) as checked:
+        async for piece, record in checked:
+            fragments.check_length(number, piece)
+            yield (number - 1) * fragments.layout.fragment_size, piece
+            fragments.origin.connection.give_back(record)
+            number += 1
+
+
 @public(made_by="LargeMessageQueue.receive", inner=["bind"])
 class LargeMessage(Described):
     """A received large message: its properties, and its body, which can be read repeatedly.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,10 +33,8 @@ from dray.errors import (
     QueueRecreated,
     StoreLocked,
 )
-from dray.folders.fsspec import file_system
 from dray.model.sizes import size_in_bytes
 from dray.spark.failure import disk_told
-from dray.spark.landing.objects import StorePayloads
 from dray.spark.landing.outs import directory_of
 from dray.spark.landing.query import AT_ONCE, LandingQuery, Until
 from dray.spark.landing.streams import (
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
 
     from dray.spark.landing.batch import Examined, QueueKey
     from dray.spark.landing.delta import DeltaLandedTable
+    from dray.spark.landing.objects import StorePayloads
     from dray.spark.landing.places import Payloads
     from dray.spark.landing.pulling import Puller
     from dray.spark.landing.summary import LandingSummary
@@ -127,8 +127,7 @@ def land(
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
-    manager or payload as it is; what was landed before stays landed, and
-    another call goes on from there.
+    manager or payload as it is; what landed before stays landed, and another call goes on there.
     """
     from dray.spark.landing.puller import ManagerPuller
     from dray.spark.landing.settler import ManagerSettler
@@ -137,7 +136,8 @@ def land(
     contents = contents_of(as_)
     options = told_options(url, queue, fail=fail_on_data_loss, accept=accept_new_queue)
     every_s = between_commits(commit_every, until.idle_s)
-    limits = BatchLimits(rows_per_batch, size_in_bytes(bytes_per_batch), every_s)
+    bytes_max = size_in_bytes(bytes_per_batch)
+    limits = BatchLimits(rows_per_batch, bytes_max, every_s, cuts=payloads is None)
     settler = ManagerSettler()
     try:
         with _session(session) as spark:
@@ -235,14 +235,12 @@ class Landing:
     def _land_batch(self, rows: DataFrame) -> None:
         import pyarrow.compute as pc
 
-        from dray.spark.landing.batch import check_births, examine, in_order
+        from dray.spark.landing.batch import check_births, examine
         from dray.spark.landing.messages import remove_ranges
-        from dray.spark.landing.pulling import PullInto
-        from dray.spark.schema import PULLED, RANGE, spark_schema
+        from dray.spark.schema import RANGE
 
         assert self._table is not None
-        pull = PullInto(self._payloads, self._puller, self._fail_on_data_loss, self._ranges)
-        pulled = in_order(rows.mapInArrow(pull.all, spark_schema(PULLED)).toArrow())
+        pulled = self._pulled(rows)
         if not self._accept_new_queue:
             check_births(pulled, self._table.reached)
         is_range = pc.equal(pulled["state"], RANGE)
@@ -257,6 +255,26 @@ class Landing:
         remove_ranges(self._ranges)
         self._settle(examined)
         self._count(examined)
+
+    def _pulled(self, rows: DataFrame) -> pa.Table:
+        """Have the executors put payloads in place; give the rows in queue order."""
+        from dray.spark.landing.batch import in_order
+        from dray.spark.landing.pulling import PullInto, whole_once
+        from dray.spark.schema import PULLED, TAKEN, spark_schema
+
+        attempt = secrets.token_hex(6)
+        pull = PullInto(
+            self._payloads, self._puller, self._fail_on_data_loss, self._ranges, attempt=attempt
+        )
+        has_ended = False
+        try:
+            pulled = rows.mapInArrow(pull.all, spark_schema(PULLED)).toArrow()
+            whole = whole_once(pulled)
+            has_ended = whole is pulled or TAKEN not in whole["state"].to_pylist()
+            return in_order(whole)
+        finally:
+            if not has_ended:
+                self._payloads.drop(attempt)
 
     def _with_messages(self, examined: Examined, ranges: pa.Table) -> Examined:
         """Add the small messages of a micro-batch."""
@@ -353,6 +371,9 @@ def _places(
                 " table there, so leave state out"
             )
         return directory, None
+    from dray.folders.fsspec import file_system
+    from dray.spark.landing.objects import StorePayloads
+
     file_system(str(out))
     if state is None:
         raise InvalidConfiguration(

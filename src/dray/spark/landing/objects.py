@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from dray.errors import DrayError, StoreError
-from dray.folders.fsspec import file_system
 from dray.model.limits import MIB
 from dray.spark.landing.payload import Expected, PayloadTarget, PutPayload, file_digest
 
@@ -45,7 +44,7 @@ class StorePayloads(NamedTuple):
     def begin(self) -> None:
         """Abort the uploads below the prefix that nobody completes any more."""
         with _told(self.folder):
-            store, root = file_system(self.folder)
+            store, root = _file_system(self.folder)
             for bucket, key, upload in _unfinished(store, root):
                 store.call_s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload)
 
@@ -55,6 +54,9 @@ class StorePayloads(NamedTuple):
 
     def keep_names(self) -> None:
         """A store keeps them by itself."""
+
+    def drop(self, attempt: str) -> None:
+        """One task uploads an object, so there are no pieces."""
 
     def check(self, put: Sequence[PutPayload]) -> None:
         """Raise `StoreError` if an object has not the size and ETag that its executor read."""
@@ -73,7 +75,7 @@ class StorePayloads(NamedTuple):
     def look_at(self, name: str) -> tuple[int | None, str]:
         """Size and ETag of an object; no size if it is not there."""
         with _told(f"{self.folder}/{name}"):
-            store, at = file_system(f"{self.folder}/{name}")
+            store, at = _file_system(f"{self.folder}/{name}")
             store.invalidate_cache()
             try:
                 about = store.info(at)
@@ -85,14 +87,14 @@ class StorePayloads(NamedTuple):
     def names(self) -> list[str]:
         """The names of all payloads that are there."""
         with _told(self.folder):
-            store, root = file_system(self.folder)
+            store, root = _file_system(self.folder)
             store.invalidate_cache()
             return [each.rpartition("/")[2] for each in store.find(root)]
 
     def read_back(self, name: str, kind: str) -> tuple[int, str]:
         """Size and digest of an object, read from the store at constant memory."""
         with _told(f"{self.folder}/{name}"):
-            store, at = file_system(f"{self.folder}/{name}")
+            store, at = _file_system(f"{self.folder}/{name}")
             store.invalidate_cache()
             with store.open(at, "rb", block_size=self.block_bytes) as opened:
                 return opened.size, file_digest(opened, kind)
@@ -130,7 +132,9 @@ class ObjectPlacement:
         the upload is aborted.
         """
         with _told(self._url):
-            store, at = file_system(self._url)
+            store, at = _file_system(self._url)
+            from fsspec.spec import AbstractBufferedFile
+
             store.invalidate_cache()
             if not store.async_impl:
                 # Only stores without folders take a name below one that is not there.
@@ -144,6 +148,9 @@ class ObjectPlacement:
                 self.complete(opened)
             except BaseException:
                 opened.discard()
+                if isinstance(opened, AbstractBufferedFile):
+                    # Or it uploads its rest when Python drops it, and fails at that.
+                    opened.closed = True
                 raise
         size, self.etag = self._payloads.look_at(self._name)
         if size != self._expected.size:
@@ -177,6 +184,13 @@ def _unfinished(store: Any, root: str) -> Iterator[tuple[str, str, str]]:
             "KeyMarker": page["NextKeyMarker"],
             "UploadIdMarker": page["NextUploadIdMarker"],
         }
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    # Spark starts many small processes, and those that land into a directory need none of it.
+    from dray.folders.fsspec import file_system
+
+    return file_system(url)
 
 
 @contextmanager

@@ -141,9 +141,10 @@ def file_digest(file: BinaryIO, kind: str) -> str:
     return digest.hexdigest()
 
 
-def remove_partials(directory: Path) -> int:
-    """Remove what unfinished attempts left in a directory; give how many there were."""
-    left = list(directory.glob(f".*{PARTIAL_SUFFIX}"))
+def remove_partials(directory: Path, attempt: str = "") -> int:
+    """Remove what unfinished attempts, or one, left in a directory; give how many there were."""
+    named = f"*{attempt}*" if attempt else "*"
+    left = list(directory.glob(f".{named}{PARTIAL_SUFFIX}"))
     for path in left:
         path.unlink(missing_ok=True)
     return len(left)

@@ -20,6 +20,7 @@ from dray.spark.landing.payload import (
     file_digest,
     remove_partials,
 )
+from dray.spark.landing.pieces import Piece, PiecePlacement
 
 _URL_NOTE = Path("_dray") / "payloads"
 """Says to which URL the payloads of a landing went; there is none if they are in the directory."""
@@ -57,6 +58,10 @@ class Payloads(Protocol):
         """On an executor: have the names of what is in place outlast a crash."""
         ...
 
+    def drop(self, attempt: str) -> None:
+        """In the driver: remove the pieces of a micro-batch that nobody puts together."""
+        ...
+
     def check(self, put: Sequence[PutPayload]) -> None:
         """In the driver, before the commit: raise `StoreError` if something is not in place."""
         ...
@@ -77,9 +82,20 @@ class FolderPayloads(NamedTuple):
         """See `Payloads`."""
         return Placement(self.folder / name, expected)
 
+    def piece_placement(
+        self, name: str, expected: Expected, piece: Piece, attempt: str
+    ) -> PiecePlacement:
+        """On an executor: one piece of a payload on its way."""
+        return PiecePlacement(self.folder / name, expected, piece, attempt)
+
     def keep_names(self) -> None:
         """See `Payloads`."""
         sync_folder(self.folder)
+
+    def drop(self, attempt: str) -> None:
+        """See `Payloads`."""
+        with disk_told(self.folder):
+            remove_partials(self.folder, attempt)
 
     def check(self, put: Sequence[PutPayload]) -> None:
         """See `Payloads`."""

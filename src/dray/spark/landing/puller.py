@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dray.client.awaited.large_message import checked_pieces, verified_pieces
 from dray.client.awaited.unreadable import Unreadable
+from dray.client.connections.threads import iterate
 from dray.spark.managers import Managers
 from dray.spark.source.large import look_at
 from dray.spark.source.offsets import QueuePlace
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from dray.client.blocking.large_message import LargeMessage
     from dray.spark.landing.payload import PayloadTarget
+    from dray.spark.landing.pieces import Piece, PieceTarget
 
 
 class ManagerPuller:
@@ -29,14 +33,24 @@ class ManagerPuller:
 
     def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:
         """Write the whole payload; every record's CRC32C and the digest are checked on the way."""
-        queue = self._managers.raw_queue(row["manager"], row["queue"])
-        try:
-            message, _ = look_at(queue, row["sequence_id"])
-        except Unreadable as unreadable:
-            raise unreadable.told("it stays in the queue") from unreadable
-        for piece in message:
+        message = self._look_at(row)
+        for piece in iterate(verified_pieces(message.awaited)):
             target.write(piece)
         return message.digest.hex()
+
+    def pull_piece(self, row: dict[str, Any], piece: Piece, target: PieceTarget) -> None:
+        """Write one piece of a payload; every record's CRC32C is checked on the way."""
+        message = self._look_at(row)
+        first, last = piece.of(message.fragment_count)
+        for offset, fragment in iterate(checked_pieces(message.awaited, first, last)):
+            target.write_at(offset, fragment)
+
+    def _look_at(self, row: dict[str, Any]) -> LargeMessage:
+        queue = self._managers.raw_queue(row["manager"], row["queue"])
+        try:
+            return look_at(queue, row["sequence_id"])[0]
+        except Unreadable as unreadable:
+            raise unreadable.told("it stays in the queue") from unreadable
 
     def messages(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """The small messages of a range, with their bodies; none of a queue that was made again."""

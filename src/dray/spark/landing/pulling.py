@@ -11,17 +11,20 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dray.errors import MessageNotFound
+from dray.errors import MessageNotFound, StoreError
 from dray.spark.landing.messages import write_range
 from dray.spark.landing.payload import Expected, PayloadTarget, payload_name
-from dray.spark.schema import LARGE, PULLED, RANGE, TAKEN, UNREADABLE, batch_of
+from dray.spark.landing.pieces import Piece, PieceTarget
+from dray.spark.landing.places import FolderPayloads, Payloads
+from dray.spark.schema import PIECE, PULLED, RANGE, TAKEN, UNREADABLE, batch_of
 
-if TYPE_CHECKING:
-    from dray.spark.landing.places import Payloads
+_WORTH = ("landed", "hole", UNREADABLE, TAKEN, PIECE)
+"""States of the pieces of one message: which of them tells of the whole."""
 
 
 class Puller(Protocol):
@@ -29,6 +32,10 @@ class Puller(Protocol):
 
     def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:
         """Write the whole payload of `row` to `target`; give the digest of what was written."""
+        ...
+
+    def pull_piece(self, row: dict[str, Any], piece: Piece, target: PieceTarget) -> None:
+        """Write one piece of the payload of `row`."""
         ...
 
     def messages(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -52,6 +59,8 @@ class PullInto(NamedTuple):
     fail_on_data_loss: bool = False
     ranges: Path = Path()
     """Where the small messages of a range are written to."""
+    attempt: str = ""
+    """Tells the files of this micro-batch from those of a driver that was killed."""
 
     def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give each row back with what became of its payload."""
@@ -75,10 +84,15 @@ class PullInto(NamedTuple):
             return {**row, "state": UNREADABLE, "payload": None, "landed_time": _now()}
         name = payload_name(row["sequence_id"], row["label"])
         expected = Expected(row["size"], row["digest"], row["digest_kind"])
-        placement = self.payloads.placement(name, expected)
-        while not placement.is_done():
+        piece = Piece(row["piece"], row["pieces"]) if row.get("pieces") else None
+        etag = ""
+        while True:
             try:
-                placement.fill(lambda target: self.puller.pull(row, target))
+                if piece is not None:
+                    if not self._put_piece(row, name, expected, piece):
+                        return {**row, "state": PIECE, "payload": None, "landed_time": _now()}
+                    break
+                etag = self._put(row, name, expected)
                 break
             except MessageNotFound:
                 if self.puller.comes_back(row):
@@ -86,8 +100,22 @@ class PullInto(NamedTuple):
                 if self.fail_on_data_loss:
                     raise
                 return {**row, "state": TAKEN, "payload": None, "landed_time": _now()}
-        told = {"state": "landed", "payload": name, "etag": placement.etag}
+        told = {"state": "landed", "payload": name, "etag": etag}
         return {**row, **told, "landed_time": _now()}
+
+    def _put(self, row: dict[str, Any], name: str, expected: Expected) -> str:
+        placement = self.payloads.placement(name, expected)
+        if not placement.is_done():
+            placement.fill(lambda target: self.puller.pull(row, target))
+        return placement.etag
+
+    def _put_piece(self, row: dict[str, Any], name: str, expected: Expected, piece: Piece) -> bool:
+        """Put one piece in its place; whether the whole payload is there now."""
+        assert isinstance(self.payloads, FolderPayloads), "only they are cut"
+        placement = self.payloads.piece_placement(name, expected, piece, self.attempt)
+        return placement.is_done() or placement.fill(
+            lambda target: self.puller.pull_piece(row, piece, target)
+        )
 
     def _write_range(self, row: dict[str, Any]) -> dict[str, Any]:
         name, size, count = write_range(self.ranges, self.puller.messages(row))
@@ -95,8 +123,33 @@ class PullInto(NamedTuple):
         return {**row, **told, "landed_time": _now()}
 
 
+def whole_once(pulled: pa.Table) -> pa.Table:
+    """The rows with one for each message that came in pieces: that of the task that ended last.
+
+    A message of which somebody took a piece meanwhile was taken. Raises `StoreError` if no task
+    found all pieces.
+    """
+    rows = [row for row in pulled.to_pylist() if row["pieces"]]
+    if not rows:
+        return pulled
+    best: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        before = best.get(row["sequence_id"])
+        if before is None or _WORTH.index(row["state"]) < _WORTH.index(before["state"]):
+            best[row["sequence_id"]] = row
+    for row in best.values():
+        if row["state"] == PIECE:
+            raise StoreError(
+                f"no executor found all {row['pieces']} pieces of {row['sequence_id']}; land into a"
+                " directory that the driver and all executors share. Nothing was settled"
+            )
+    whole = pulled.filter(pc.is_null(pulled["pieces"]))
+    joined = pa.Table.from_pylist(list(best.values()), schema=pulled.schema)
+    return pa.concat_tables([whole, joined])
+
+
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    return batch.select(LARGE.names).to_pylist()
+    return batch.to_pylist()
 
 
 def _now() -> datetime:

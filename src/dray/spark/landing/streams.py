@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 KINDS = ("auto", "large", "messages")
 """The kinds of messages that a landing can be limited to."""
+PIECES_FROM_BYTES = 256 * MIB
+"""A shorter message takes one task a second or two, which is what another task costs to begin."""
 _LARGE_PER_BATCH = 2_000
 _MESSAGES_PER_BATCH = 200_000
 _MESSAGE_BYTES_PER_BATCH = 256 * MIB
@@ -33,6 +35,8 @@ class BatchLimits(NamedTuple):
     rows: int | None
     bytes: int
     every_s: float = 0.0
+    cuts: bool = False
+    """Whether several tasks pull a long message."""
 
 
 def streams(
@@ -59,6 +63,8 @@ def streams(
             "minPartitions": str(2 * spark.sparkContext.defaultParallelism),
             "markTaken": "true",
         }
+        if limits.cuts:
+            told["pieceBytes"] = str(PIECES_FROM_BYTES)
         if limits.every_s:
             told["commitEvery"] = f"{max(1, round(limits.every_s * 1000))}ms"
         rows = spark.readStream.format("dray").options(**told).load()

@@ -24,7 +24,6 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
@@ -138,6 +137,9 @@ class LandedTable:
 
     def read(self) -> pa.Table:
         """All rows."""
+        # It imports pandas, which the many small processes of Spark do not need.
+        import pyarrow.dataset as ds
+
         return ds.dataset([str(path) for path in commits_in(self.directory)], LANDED).to_table()
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from dray.spark.schema import schema_for, spark_schema
+from dray.spark.schema import spark_schema
 from dray.spark.sink.sink_options import read_sink_options
 from dray.spark.sink.writers import BatchSink, StreamSink
 from dray.spark.source.batch import BatchReader, FilteringReader
@@ -35,7 +35,7 @@ class DraySource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, which follow from the option `content`."""
-        return spark_schema(schema_for(self._read_options().content))
+        return spark_schema(self._read_options().schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""

@@ -27,6 +27,7 @@
                            long after the one before, as 10s
     markTaken              for landings: give a row, missing "taken", for each large message that
                            somebody took while it was read, instead of leaving it out
+    pieceBytes             for landings: give a large message of this size or more to several tasks
 
 Spark hands over the keys in any case: they compare without regard to it, as in Spark's own sources.
 """
@@ -37,11 +38,15 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
 from dray.model.sizes import size_in_bytes
+from dray.spark.schema import schema_for
 from dray.spark.source.offsets import Offsets, check_offsets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RANGES = "plain-ranges"
 """The content that landings read small messages by."""
@@ -61,7 +66,7 @@ _KNOWN = (
     "url", "queue", "credentials", "content", "bodies", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "minOffsetsPerTrigger", "maxTriggerDelay",
     "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss",
-    "acceptNewQueue", "claimTimeout", "commitEvery", "markTaken", "path",
+    "acceptNewQueue", "claimTimeout", "commitEvery", "markTaken", "pieceBytes", "path",
 )  # fmt: skip
 
 
@@ -90,7 +95,13 @@ class Options(NamedTuple):
     claim_timeout_s: float = CLAIM_TIMEOUT_S
     commit_every_s: float = 0.0
     mark_taken: bool = False
+    piece_bytes: int | None = None
     credentials: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return schema_for(self.content, cut=self.piece_bytes is not None)
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -125,6 +136,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         claim_timeout_s=_number(by_key, "claimTimeout") or CLAIM_TIMEOUT_S,
         commit_every_s=_duration(by_key, "commitEvery") or 0.0,
         mark_taken=_choice(by_key, "markTaken", ("false", "true")) == "true",
+        piece_bytes=_size(by_key, "pieceBytes"),
         credentials=by_key.get("credentials"),
     )
 

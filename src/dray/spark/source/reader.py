@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 
 from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
 from dray.spark.managers import Managers, patiently
-from dray.spark.schema import LARGE, batch_of
+from dray.spark.schema import batch_of
 from dray.spark.source.catalogue import Catalogue, Reach
 from dray.spark.source.large import describe_large, describe_range, describe_taken
 from dray.spark.source.offsets import (
@@ -53,10 +53,30 @@ _LOOKS = 10
 _Result = TypeVar("_Result")
 
 
+class LargeWork(NamedTuple):
+    """A large message for a task, or one of its `pieces`; 0 if it is not cut."""
+
+    place: QueuePlace
+    entry: LargeEntry
+    piece: int = 0
+    pieces: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that the task pulls."""
+        return self.entry.size // max(1, self.pieces)
+
+    def row(self, described: dict[str, Any]) -> dict[str, Any]:
+        """The row of this piece."""
+        if not self.pieces:
+            return described
+        return described | {"piece": self.piece, "pieces": self.pieces}
+
+
 class LargePartition(InputPartition):
     """Large messages for one task."""
 
-    def __init__(self, work: list[tuple[QueuePlace, LargeEntry]]) -> None:
+    def __init__(self, work: list[LargeWork]) -> None:
         """Take what to describe, and where."""
         self.work = work
 
@@ -140,7 +160,7 @@ class Reading:
             elif isinstance(partition, MessagePartition):
                 yield from self._read_messages(managers, partition)
             elif isinstance(partition, RangePartition):
-                yield batch_of([describe_range(*vars(partition).values())], LARGE)
+                yield batch_of([describe_range(*vars(partition).values())], self.options.schema)
         finally:
             managers.close()
 
@@ -149,12 +169,14 @@ class Reading:
     ) -> Iterator[pa.RecordBatch]:
         for at in range(0, len(partition.work), _ROWS_AT_ONCE):
             work = partition.work[at : at + _ROWS_AT_ONCE]
-            described = [(place, self._describe(managers, place, entry)) for place, entry in work]
-            places = {place for place, _ in described}
+            described = [(each, self._describe(managers, each.place, each.entry)) for each in work]
+            places = {each.place for each in work}
             still = {place for place in places if self._is_still(managers, place)}
-            rows = [row for place, row in described if row is not None and place in still]
+            rows = [
+                each.row(row) for each, row in described if row is not None and each.place in still
+            ]
             if rows:
-                yield batch_of(rows, LARGE)
+                yield batch_of(rows, self.options.schema)
 
     def _describe(
         self, managers: Managers, place: QueuePlace, entry: LargeEntry
@@ -229,20 +251,33 @@ class Reading:
 
     def _large_partitions(self, wanted: list[QueueSpan]) -> Sequence[InputPartition]:
         """Divide by bytes: the largest first, each to the task that has least."""
-        work = [
-            (self.catalogue.place(span), entry)
+        found = [
+            LargeWork(self.catalogue.place(span), entry)
             for span in wanted
             for entry in self.catalogue.large_in(span)
         ]
-        tasks: list[list[tuple[QueuePlace, LargeEntry]]] = [
-            [] for _ in range(self.options.partitions)
-        ]
+        share = sum(each.entry.size for each in found) // self.options.partitions
+        work = [piece for each in found for piece in self._pieces(each, share)]
+        tasks: list[list[LargeWork]] = [[] for _ in range(self.options.partitions)]
         loads = [0] * len(tasks)
-        for each in sorted(work, key=lambda each: each[1].size, reverse=True):
+        for each in sorted(work, key=lambda each: each.size, reverse=True):
             lightest = loads.index(min(loads))
             tasks[lightest].append(each)
-            loads[lightest] += each[1].size + 1
+            loads[lightest] += each.size + 1
         return [LargePartition(task) for task in tasks if task]
+
+    def _pieces(self, work: LargeWork, share: int) -> Iterator[LargeWork]:
+        """Cut a long message that is more than the share of one task, at its fragments."""
+        entry, least = work.entry, self.options.piece_bytes
+        if least is None or entry.size < least or entry.size <= share or entry.missing:
+            yield work
+            return
+        count = min(self.options.partitions, entry.fragment_count)
+        if count < 2:  # noqa: PLR2004 - one piece is the whole
+            yield work
+            return
+        for piece in range(1, count + 1):
+            yield work._replace(piece=piece, pieces=count)
 
 
 class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):

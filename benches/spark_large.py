@@ -1,0 +1,74 @@
+"""Landings of large messages in a warm Spark session, against `cp` and a sync of each file.
+
+rates      2 GiB in messages of 1, 16 and 512 MiB; a session is warm when it has landed once
+two tasks  one long message pulled by two tasks, against one task; the peak of all processes
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from benches.processes import client
+from benches.results import Result
+from dray.model.limits import MIB
+from dray.testing.processes import ManagerProcess
+
+BARS = {1: 0.3, 16: 0.4, 512: 0.4}
+"""By MiB of a message: the least part of the rate of `cp` that will do."""
+SIZE_FACTOR = 2
+LONG_FACTOR = 8
+TASKS_BAR = 1.5
+PEAK_BAR_MIB = 1024
+
+
+def run(folder: Path, size: int, rounds: int) -> list[Result]:
+    """Measure; with the usual size of 1 GiB, 2 GiB of messages and one message of 8 GiB."""
+    told = []
+    for turn in range(rounds):
+        work = folder / f"round-{turn}"
+        work.mkdir()
+        with ManagerProcess("source", work, ["--quota", "200GiB"]) as manager:
+            told.append(
+                client(
+                    "land_large",
+                    url=manager.url,
+                    manager=manager.pid,
+                    work=str(work),
+                    mib=list(BARS),
+                    size=SIZE_FACTOR * size,
+                    long=LONG_FACTOR * size,
+                )
+            )
+    load = f"load {os.getloadavg()[0]:.1f}"
+    results = [
+        Result(
+            f"{SIZE_FACTOR * size / MIB:,.0f} MiB in messages of {mib} MiB",
+            "MB/s",
+            [each["rates"][str(mib)] for each in told],
+            "cp, fdatasync",
+            [each["copies"][str(mib)] for each in told],
+            bar=bar,
+            note=load,
+        )
+        for mib, bar in BARS.items()
+    ]
+    long = f"a message of {LONG_FACTOR * size / MIB:,.0f} MiB"
+    return [
+        *results,
+        Result(
+            f"{long}, two tasks",
+            "MB/s",
+            [each["two"] for each in told],
+            "one task",
+            [each["one"] for each in told],
+            bar=TASKS_BAR,
+            note=f"cp {told[-1]['copy']:,.0f} MB/s",
+        ),
+        Result(
+            f"{long}, memory of all processes over an idle session",
+            "MiB",
+            [each["peak"] / MIB for each in told],
+            bar=PEAK_BAR_MIB,
+        ),
+    ]

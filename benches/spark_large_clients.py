@@ -1,0 +1,138 @@
+"""A client of the benchmark of large landings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import dray
+from benches.processor_time import tree_of
+from dray.model.limits import MIB
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WARM_BYTES = 16 * MIB
+_LOOK_S = 0.1
+_PIECES = "dray.spark.landing.streams.PIECES_FROM_BYTES"
+
+
+def land_large(
+    url: str, manager: int, work: str, *, mib: list[int], size: int, long: int
+) -> dict[str, Any]:
+    """Land `size` bytes in messages of each length, then a long message twice; in MB/s.
+
+    A landing counts from the call to its return. The long message is landed by one task and by two.
+    """
+    from dray.spark import spark_session
+
+    folder = Path(work)
+    rates, copies = {}, {}
+    with spark_session() as session:
+        _land(url, folder, "warm", [_WARM_BYTES], session=session)
+        for each in mib:
+            lengths = [each * MIB] * (size // (each * MIB))
+            copies[str(each)] = size / 1e6 / _copy(folder, lengths)
+            rates[str(each)] = (
+                size / 1e6 / _land(url, folder, f"of-{each}", lengths, session=session)
+            )
+        copy = long / 1e6 / _copy(folder, [long])
+        with mock.patch(_PIECES, 1 << 62):
+            one = long / 1e6 / _land(url, folder, "one", [long], session=session)
+        idle = _memory(tree_of([os.getpid(), manager]))
+        with _peak([os.getpid(), manager]) as peak:
+            two = long / 1e6 / _land(url, folder, "two", [long], session=session)
+    return {
+        "rates": rates, "copies": copies, "copy": copy, "one": one, "two": two,
+        "peak": peak() - idle,
+    }  # fmt: skip
+
+
+def _land(url: str, folder: Path, name: str, lengths: list[int], *, session: SparkSession) -> float:
+    """Send the messages, land them, remove them; the seconds of the landing."""
+    from dray.spark import land
+
+    source = _source(folder, max(lengths))
+    with dray.connect(url) as manager:
+        manager.create_queue(name)
+        large = dray.LargeMessageQueue(manager.queue(name))
+        for _ in lengths:
+            large.send(source)
+    os.sync()
+    began = time.perf_counter()
+    summary = land(
+        url, name, folder / "out" / name, as_="large", session=session,
+        bytes_per_batch=max(*lengths, 1 << 30),
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    assert summary.files == len(lengths)
+    shutil.rmtree(folder / "out")
+    return seconds
+
+
+def _copy(folder: Path, lengths: list[int]) -> float:
+    """The seconds that `cp` takes for files of these lengths, each synced as a landing does."""
+    source, target = _source(folder, max(lengths)), folder / "copies"
+    target.mkdir()
+    os.sync()
+    began = time.perf_counter()
+    for number in range(len(lengths)):
+        subprocess.run(["/bin/cp", source, target / str(number)], check=True)
+        with (target / str(number)).open("rb") as file:
+            os.fdatasync(file.fileno())
+    seconds = time.perf_counter() - began
+    shutil.rmtree(target)
+    return seconds
+
+
+def _source(folder: Path, length: int) -> Path:
+    """A file of random bytes, made once for each length."""
+    path = folder / f"source-{length}"
+    if not path.exists():
+        for other in folder.glob("source-*"):
+            other.unlink()
+        block = os.urandom(min(length, 16 * MIB))
+        with path.open("wb") as file:
+            while file.tell() < length:
+                file.write(block[: length - file.tell()])
+    return path
+
+
+@contextmanager
+def _peak(roots: list[int]) -> Iterator[Callable[[], int]]:
+    """The most memory that processes and all that they start have together meanwhile, in bytes."""
+    most, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_S):
+            most.append(max(most.pop(), _memory(tree_of(roots))))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield lambda: most[0]
+    finally:
+        over.set()
+        thread.join()
+
+
+def _memory(processes: set[int]) -> int:
+    """The memory of some processes, in bytes; pages that they share count for a part of each."""
+    total = 0
+    for pid in processes:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        total += sum(
+            int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:")
+        )
+    return total
