@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import httpx
@@ -9,14 +10,32 @@ import pytest
 
 from dray.testing.processes import ManagerProcess
 
+NUMBERS = itertools.count(1)
 READY = re.compile(r"; HTTP at (http://[^\s]+)")
+
+
+RULES = """
+[[access]]
+who = ["token:app"]
+may = ["manage"]
+queues = ["*"]
+
+[[access]]
+who = ["*"]
+may = ["send", "peek", "receive"]
+queues = ["*"]
+"""
+"""Only one caller manages; each may do everything else."""
 
 
 class HttpManager(ManagerProcess):
     """A queue manager process that answers `/v1`."""
 
     def __init__(self, name, folder, *options):
-        super().__init__(name, folder, ["--http", "127.0.0.1:0", *options])
+        config = folder / f"{name}.toml"
+        config.write_text(RULES)
+        more = ["--config", str(config), *options]
+        super().__init__(name, folder, ["--http", "127.0.0.1:0", *more])
         self.base = ""
 
     def start(self):
@@ -71,6 +90,6 @@ def client(server):
 
 @pytest.fixture
 def queue(client, request):
-    name = re.sub(r"\W+", "-", request.node.name)[:60].strip("-")
+    name = f"{request.node.function.__name__[:60]}-{next(NUMBERS)}"
     assert client.put(f"/v1/queues/{name}", json={}).status_code == 201
     return name

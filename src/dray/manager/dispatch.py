@@ -76,6 +76,7 @@ _TRANSACTIONS: _Table[transactions.Transactions] = {
     frames.UploadResume: uploads.handle_resume,
     frames.UploadMark: uploads.handle_mark,
     frames.UploadDrop: uploads.handle_drop,
+    frames.UploadRead: uploads.handle_read,
 }
 _UPLOADS: _Table[uploads.UploadAges] = {frames.UploadBegin: uploads.handle_begin}
 _BATCHES: _Table[batches.BatchAges] = {

@@ -54,6 +54,8 @@ from dray.wire.large_frames import (
     UploadIs,
     UploadList,
     UploadMark,
+    UploadPart,
+    UploadRead,
     UploadResume,
     UploadState,
 )

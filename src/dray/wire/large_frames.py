@@ -197,6 +197,24 @@ class UploadDrop(Head, frozen=True):
     sequence_id: str
 
 
+class UploadRead(Head, frozen=True):
+    """Ask for a marked record of an upload that the caller has, by its place from 0: UploadPart.
+
+    A program that sends on for others takes the digest of the body so far anew from the records.
+    """
+
+    code = 107
+    number: int
+    part: int
+
+
+class UploadPart(Head, frozen=True):
+    """A record of an upload, in the body, and its CRC32C."""
+
+    code = 108
+    crc: int
+
+
 class ListUploads(Head, frozen=True):
     """Ask what is unfinished in a queue. Answered by UploadList."""
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from dray.console.v1.at_hand import UploadsAtHand
 from dray.console.v1.held import Holdings
 from dray.console.v1.limits import (
     BODIES_AT_ONCE_MAX,
@@ -42,8 +43,8 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="dray"'}
 class TokenHolder:
     """One token: its connection, and what it has open."""
 
-    def __init__(self, name: str, manager: Manager) -> None:
-        """Begin with nothing open. `name` is a digest of the token."""
+    def __init__(self, name: str, manager: Manager, bodies: Bodies, uploads: UploadsAtHand) -> None:
+        """Begin with nothing open. `name` is a digest of the token; the rest is of all callers."""
         self.name = name
         self.manager = manager
         self.leases: Holdings = Holdings("lease")
@@ -51,17 +52,13 @@ class TokenHolder:
         self.requests = 0
         self._bodies = 0
         self._waits = 0
-        self._all: Bodies | None = None
+        self._all = bodies
+        self.uploads = uploads
 
     @property
     def link(self) -> Link:
         """Gives the connection."""
         return self.manager.queue(STATUS_QUEUE).handle.link
-
-    def counted_by(self, bodies: Bodies) -> TokenHolder:
-        """Count bodies together with those of other callers."""
-        self._all = bodies
-        return self
 
     @property
     def idle(self) -> bool:
@@ -76,7 +73,6 @@ class TokenHolder:
                 429, "too-many-bodies", f"{BODIES_MAX} bodies of this caller are on their way; try"
                 " again when one of them is done",
             )  # fmt: skip
-        assert self._all is not None, "callers come from `TokenHolders`"
         self._bodies += 1
         try:
             with self._all.one():
@@ -137,6 +133,7 @@ class TokenHolders:
         self._locks: dict[str, asyncio.Lock] = {}
         self._greetings = asyncio.Semaphore(GREETINGS_MAX)
         self._bodies = Bodies()
+        self._uploads = UploadsAtHand()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -180,7 +177,7 @@ class TokenHolders:
                     manager = await self._connects(token)
                 except AccessDenied as error:
                     raise _unauthorized(str(error)) from error
-                caller = TokenHolder(name, manager).counted_by(self._bodies)
+                caller = TokenHolder(name, manager, self._bodies, self._uploads)
                 self._known[name] = caller
                 return caller
         finally:

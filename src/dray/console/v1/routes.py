@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from dray.console.v1 import leases, queues, sending, transactions
+from dray.console.v1 import leases, queues, sending, transactions, uploads
 from dray.console.v1.calls import Endpoint, Row
 from dray.console.v1.openapi import document
 from dray.console.v1.problems import HttpRefusal, problem
@@ -58,6 +58,20 @@ ROWS: Final = (
         "POST", "/v1/transactions/{transaction}/abort", transactions.abort, (204,),
         "Abort it: nothing was sent, and every received message is back in its place.",
     ),
+    Row(
+        "OPTIONS", "/v1/uploads", uploads.tell, (204,), "Version and extensions of tus.",
+        changes=False,
+    ),
+    Row("POST", "/v1/uploads", uploads.create, (201,), "Begin a resumable upload (tus)."),
+    Row(
+        "HEAD", "/v1/uploads/{upload}", uploads.describe, (200,), "How far the upload is.",
+        changes=False,
+    ),
+    Row(
+        "PATCH", "/v1/uploads/{upload}", uploads.patch, (204,),
+        "Send on; with the last byte the message is sent.", "application/offset+octet-stream",
+    ),
+    Row("DELETE", "/v1/uploads/{upload}", uploads.terminate, (204,), "Drop the upload."),
     Row(
         "GET", "/v1/outcome", transactions.outcome, (200,),
         "How the transaction `?id=` has ended; settles a send or receive in doubt.",

@@ -23,6 +23,7 @@ from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSeque
 from dray.manager.change.commit_fact import packed_tails
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.disk_room import Promise
+from dray.manager.disk.envelopes import piece
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import split_tails
@@ -50,6 +51,8 @@ from dray.wire.frames import (
     UploadIs,
     UploadList,
     UploadMark,
+    UploadPart,
+    UploadRead,
     UploadResume,
     UploadState,
 )
@@ -149,6 +152,23 @@ def handle_resume(
     transaction.used_at = context.now
     _reserve_again(transactions, transaction, upload)
     context.answer(session, request_id, _state(context, upload))
+
+
+def handle_read(
+    transactions: Transactions, session: Session, request_id: int, head: UploadRead
+) -> None:
+    """Give a marked record back to the caller that sends on."""
+    context = transactions.context
+    upload = context.state.uploads.get(head.number)
+    transaction = transactions.open.get(head.number)
+    if upload is None or transaction is None or transaction.session is not session:
+        raise no_sense("number", "that of an upload on this connection", head.number)
+    staged = transaction.sends.get(upload.queue, [])
+    if not 0 <= head.part < min(transaction.marked, len(staged)):
+        raise no_sense("part", "the place of a marked record", head.part)
+    record = staged[head.part]
+    body = (piece(context.store, record.extent),)
+    context.answer(session, request_id, UploadPart(record.crc), body)
 
 
 def handle_drop(

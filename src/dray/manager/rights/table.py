@@ -300,7 +300,12 @@ def _upload(context: Context, session: Session, head: frames.UploadBegin, body: 
     _own_number(context, session, head.number)
 
 
-def _mark(context: Context, session: Session, head: frames.UploadMark, body: memoryview) -> None:
+def _mark(
+    context: Context,
+    session: Session,
+    head: frames.UploadMark | frames.UploadRead,
+    body: memoryview,
+) -> None:
     del body
     _own_number(context, session, head.number)
 
@@ -416,6 +421,7 @@ FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
     frames.UploadMark: _mark,
     frames.UploadResume: _sequence,
     frames.UploadDrop: _sequence,
+    frames.UploadRead: _mark,
     frames.ListUploads: _at(Verb.SEND),
     frames.AttachBox: _box,
     frames.Post: _post,

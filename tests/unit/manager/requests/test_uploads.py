@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 
 from dray import errors
 from dray.manager.events import SessionClosed
@@ -376,3 +377,23 @@ def test_what_is_unfinished_goes_with_its_queue(
     driver.crash()
     assert sender.resume(driver.session()).status == "aborted"
     assert driver.store.live_bytes == 0
+
+
+def test_a_marked_record_is_given_back_to_its_sender_alone(
+    driver: ManagerDriver, sender: Sender
+) -> None:
+    half_way(sender)
+    for part in (0, 1):
+        head, record = sender.caller.call_whole(frames.UploadRead(sender.number, part))
+        assert isinstance(head, frames.UploadPart)
+        assert crc32c(record) == head.crc
+        assert record[-1] == part
+    for wrong in (-1, 2, 99):
+        with pytest.raises(errors.Misuse, match="the place of a marked record"):
+            sender.caller.call(frames.UploadRead(sender.number, wrong))
+    other = driver.session()
+    with pytest.raises(errors.Misuse, match="an upload on this connection"):
+        other.call(frames.UploadRead(sender.number, 0))
+    sender.resume(other)
+    head, record = other.call_whole(frames.UploadRead(sender.number, 1))
+    assert record[-1] == 1

@@ -1,0 +1,166 @@
+"""Hostile and broken clients of HTTP for programs: refused, bounded, and nobody else notices."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+
+def raw(server, said, *, ends=False):
+    """Everything that the server answers to these bytes, until it hangs up.
+
+    `ends`: the client says that nothing more will come.
+    """
+    host, _, port = server.base.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as wire:
+        wire.sendall(said)
+        if ends:
+            wire.shutdown(socket.SHUT_WR)
+        found = bytearray()
+        while piece := wire.recv(65536):
+            found += piece
+    return bytes(found)
+
+
+def head(client, queue, *lines):
+    said = [
+        f"POST /v1/queues/{queue}/messages HTTP/1.1",
+        "Host: x",
+        "Connection: close",
+        f"Authorization: Bearer {client.token}",
+        *lines,
+    ]
+    return "\r\n".join(said).encode() + b"\r\n\r\n"
+
+
+def count(client, queue):
+    return client.get(f"/v1/queues/{queue}").json()["message_count"]
+
+
+SMUGGLED = b"5\r\nhello\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Content-Length: 5", "Transfer-Encoding: chunked"),
+        ("Transfer-Encoding: chunked", "Content-Length: 15"),
+        ("Content-Length: 5", "Content-Length: 15"),
+        ("Content-Length: 5, 15",),
+        ("Content-Length: +5",),
+        ("Content-Length: -1",),
+        ("Content-Length: 0x5",),
+        ("Content-Length: 99999999999999999999999",),
+        ("Transfer-Encoding: chunked, chunked",),
+        ("Transfer-Encoding: xchunked",),
+        ("Transfer-Encoding: identity",),
+        ("Transfer-Encoding : chunked",),
+        ("Bad Header: x", "Content-Length: 5"),
+        ("Dray-Label: x", "Dray-Label: y", "Content-Length: 5"),
+        ("Authorization: Bearer other", "Content-Length: 5"),
+    ],
+)
+def test_a_request_with_two_readings_is_refused_and_sends_nothing(client, queue, server, lines):
+    answer = raw(server, head(client, queue, *lines) + SMUGGLED)
+    first = answer.split(b"\r\n", 1)[0]
+    assert first.split()[1] in (b"400", b"501"), answer
+    assert answer.count(b"HTTP/1.1 ") == 1, "what follows is no request"
+    assert count(client, queue) == 0
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\0" * 100,
+        b"GET\r\n\r\n",
+        b"GET /v1/queues HTTP/1.1\r\n" + b"X: " + b"y" * 200_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /v1/queues HTTP/1.1\r\n" + b"X: y\r\n" * 30_000 + b"\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200,
+    ],
+)
+def test_bytes_that_are_no_request_are_answered_400(client, server, request_bytes):
+    try:
+        answer = raw(server, request_bytes)
+    except ConnectionError:
+        # It hung up while more was on its way.
+        answer = b"HTTP/1.1 400"
+    assert answer.startswith(b"HTTP/1.1 400"), answer[:200]
+    assert client.get("/v1/manager").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/queues/..%2f..%2fetc/messages",
+        "/v1/queues/%00/messages",
+        "/v1/queues/" + "q" * 3_000,
+        "/v1/queues/dray%3A%2F%2F%2F",
+        "/v1/queues//messages",
+        "/v1/leases/" + "l" * 3_000,
+        "/v1/leases/%2e%2e",
+        "/v1/uploads/" + "0" * 32 + "-9999999999999999999-9999999999999999999",
+        "/v1/transactions/x/commit",
+        "/v1/outcome?id=nonsense",
+        "/v1/outcome?id=" + "0" * 32 + "%5C99999999999999999999999",
+        "/v1/queues/x/receive?wait=1e400",
+    ],
+)
+def test_a_strange_name_is_refused_and_never_a_500(client, path):
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"):
+        answer = client.request(method, path, headers={"Tus-Resumable": "1.0.0"})
+        assert answer.status_code < 500, (method, path, answer.text)
+
+
+def test_a_body_that_breaks_off_sends_nothing(client, queue, server):
+    short = head(client, queue, "Content-Length: 100") + b"only this"
+    raw(server, short, ends=True)
+    large = head(client, queue, "Content-Length: 9000000") + b"x" * 6_000_000
+    raw(server, large, ends=True)
+    chunked = head(client, queue, "Transfer-Encoding: chunked") + b"5\r\nhel"
+    raw(server, chunked, ends=True)
+    assert count(client, queue) == 0
+    assert client.get(f"/v1/queues/{queue}").json()["byte_count"] == 0
+
+
+def test_stalled_bodies_are_bounded_for_a_caller_and_cost_others_nothing(client, queue, server):
+    host, _, port = server.base.removeprefix("http://").partition(":")
+    with server.caller("slow") as slow, ExitStack() as stack:
+        for _ in range(8):
+            wire = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            wire.sendall(head(slow, queue, "Content-Length: 1000", "Expect: 100-continue"))
+            # The server reads the body now.
+            assert wire.recv(100).startswith(b"HTTP/1.1 100")
+        refused = slow.post(f"/v1/queues/{queue}/messages", content=b"one more")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too-many-bodies")
+        assert refused.headers["retry-after"]
+        # Another caller sends all the same.
+        sent = client.post(f"/v1/queues/{queue}/messages", content=b"fine")
+        assert sent.status_code == 201
+
+
+def test_leases_and_transactions_of_a_caller_are_bounded(client, queue, server):
+    with server.caller("many") as many:
+        begun = [many.post("/v1/transactions") for _ in range(65)]
+        assert [each.status_code for each in begun[:64]] == [201] * 64
+        assert (begun[64].status_code, begun[64].json()["code"]) == (429, "too-many-transactions")
+        for each in begun[:64]:
+            assert many.post(f"{each.headers['location']}/abort").status_code == 204
+
+
+def test_two_settles_at_once_receive_once(client, queue, server):
+    client.post(f"/v1/queues/{queue}/messages", content=b"x")
+    lease = client.post(f"/v1/queues/{queue}/receive?wait=10").headers["location"]
+    assert [client.delete(lease).status_code for _ in range(3)] == [204] * 3
+    assert client.post(f"{lease}/abort").status_code == 410
+    assert count(client, queue) == 0
+
+
+def test_no_token_is_in_any_log(server, client):
+    httpx.get(f"{server.base}/v1/queues", headers={"Authorization": "Bearer wrong-token-abc"})
+    said = server.log.read_text()
+    assert client.token not in said
+    assert "wrong-token-abc" not in said

@@ -1,0 +1,151 @@
+"""HTTP for programs through SIGKILL of the server, of the queue manager, and of both."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.http.conftest import HttpManager
+
+LONG = os.urandom(6_000_000)
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A queue manager that this test may kill, a caller, and a queue."""
+    with HttpManager("alone", tmp_path) as manager, manager.caller("app") as client:
+        assert client.put("/v1/queues/q", json={}).status_code == 201
+        yield manager, client
+
+
+def kill_http(manager, client):
+    """SIGKILL of the server alone; it is started again at the same address."""
+    old = manager.http_pid()
+    os.kill(old, signal.SIGKILL)
+    _until_it_answers(client)
+    assert manager.http_pid() != old
+
+
+def kill_both(manager, client):
+    """SIGKILL of the queue manager; its server ends with it. Both are started again."""
+    old = manager.http_pid()
+    manager.kill()
+    _until_gone(old)
+    manager.start()
+    _until_it_answers(client)
+
+
+def _until_gone(pid):
+    until = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < until
+
+
+def _until_it_answers(client):
+    until = time.monotonic() + 60
+    while True:
+        try:
+            if client.get("/v1/manager").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < until
+
+
+def count(client):
+    return client.get("/v1/queues/q").json()["message_count"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [kill_http, kill_both])
+@pytest.mark.parametrize("body", [b"small", LONG], ids=["message", "large"])
+def test_a_key_sends_once_though_the_server_was_killed_before_its_answer(alone, kill, body):
+    manager, client = alone
+    host, _, port = manager.base.removeprefix("http://").partition(":")
+    before = manager.connect_as_owner()
+    with socket.create_connection((host, int(port))) as wire, before as owner:
+        head = (
+            "POST /v1/queues/q/messages HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"
+            f"Authorization: Bearer {client.token}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        wire.sendall(head.encode() + body)
+        # Between the body and the answer: nobody reads the answer, and the message is there.
+        until = time.monotonic() + 60
+        while not owner.queue("q").info().message_count:
+            assert time.monotonic() < until
+    kill(manager, client)
+    again = client.post("/v1/queues/q/messages", content=body, headers={"Idempotency-Key": "k"})
+    assert again.status_code == 200, again.text
+    assert again.headers["idempotency-replayed"] == "true"
+    lease = client.post("/v1/queues/q/receive?wait=10")
+    assert lease.headers["dray-id"] == again.headers["dray-id"]
+    assert client.get(lease.headers["location"]).content == body
+    client.delete(lease.headers["location"])
+    assert count(client) == 0
+
+
+@pytest.mark.slow
+def test_a_key_sends_once_though_the_server_was_killed_within_the_body(alone):
+    manager, client = alone
+    host, _, port = manager.base.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as wire:
+        head = (
+            "POST /v1/queues/q/messages HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"
+            f"Authorization: Bearer {client.token}\r\nContent-Length: {len(LONG)}\r\n\r\n"
+        )
+        wire.sendall(head.encode() + LONG[:5_000_000])
+        kill_http(manager, client)
+    again = client.post("/v1/queues/q/messages", content=LONG, headers={"Idempotency-Key": "k"})
+    assert again.status_code == 201, again.text
+    lease = client.post("/v1/queues/q/receive?wait=10")
+    assert client.get(lease.headers["location"]).content == LONG
+    client.delete(lease.headers["location"])
+    assert count(client) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [kill_http, kill_both])
+def test_a_lost_lease_gives_its_message_back_and_its_outcome_tells(alone, kill):
+    manager, client = alone
+    client.post("/v1/queues/q/messages", content=b"again")
+    lease = client.post("/v1/queues/q/receive?wait=10")
+    kill(manager, client)
+    lost = client.delete(lease.headers["location"])
+    assert (lost.status_code, lost.json()["code"]) == (404, "lease-not-found")
+    name = lease.headers["dray-receive-id"].replace("%5C", "\\")
+    assert client.get("/v1/outcome", params={"id": name}).json()["outcome"] == "aborted"
+    again = client.post("/v1/queues/q/receive?wait=10")
+    assert client.get(again.headers["location"]).content == b"again"
+    client.delete(again.headers["location"])
+    told = again.headers["dray-receive-id"].replace("%5C", "\\")
+    assert client.get("/v1/outcome", params={"id": told}).json()["outcome"] == "committed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [kill_http, kill_both])
+def test_an_interrupted_upload_goes_on_after_a_restart(alone, kill):
+    from tests.http.test_uploads import create, offset, patch
+
+    manager, client = alone
+    where = create(client, "q", len(LONG))
+    assert patch(client, where, 0, LONG[:2_500_000]).status_code == 204
+    kill(manager, client)
+    at = offset(client, where)
+    # Less than one fragment waited in the memory of the server.
+    assert 2_500_000 - 256 * 1024 < at <= 2_500_000
+    assert patch(client, where, at, LONG[at:4_000_000]).status_code == 204
+    kill(manager, client)
+    at = offset(client, where)
+    assert patch(client, where, at, LONG[at:]).status_code == 204
+    kill(manager, client)
+    assert offset(client, where) == len(LONG)
+    lease = client.post("/v1/queues/q/receive?wait=10")
+    assert client.get(lease.headers["location"]).content == LONG
+    client.delete(lease.headers["location"])
+    assert count(client) == 0
