@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 
 import pytest
@@ -13,6 +14,7 @@ from dray.client.connections.link import Link
 from dray.client.connections.loop_connection import LoopConnection
 from dray.client.connections.loops import LoopRuntime
 from dray.errors import ConnectionLost, ProtocolError
+from dray.forks import this_process
 from dray.model.classes import TransactionStatus
 from dray.model.message import Message
 from dray.wire.frames import (
@@ -136,6 +138,135 @@ def test_a_frame_longer_than_the_kernel_takes_is_sent_to_its_end_and_in_its_plac
         return [frame.head.count for frame in answers]
 
     assert with_connection(act) == [(1 << 21) + 1] * 6
+
+
+class Counting(socket.socket):
+    """A socket that counts the calls that send."""
+
+    calls = 0
+
+    def send(self, *arguments):
+        self.calls += 1
+        return super().send(*arguments)
+
+    def sendmsg(self, *arguments):
+        self.calls += 1
+        return super().sendmsg(*arguments)
+
+
+@pytest.fixture
+def with_counted(peer):
+    """Runs a coroutine function with a connection that counts its calls to the kernel."""
+
+    def run(act):
+        async def acted():
+            sock = Counting(fileno=peer.dial().detach())
+            connection = LoopConnection(sock, "the scripted peer")
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    await connection.greet()
+                    return await act(connection, sock)
+            finally:
+                connection.close()
+
+        return asyncio.run(acted())
+
+    return run
+
+
+def test_requests_of_many_tasks_go_in_one_call_a_round(peer, with_counted):
+    peer.on[Outcome] = lambda visit, frame: visit.answer(frame, OutcomeIs("committed"))
+    tasks = 64
+
+    async def act(connection, sock):
+        async def asks():
+            return await connection.ask(Outcome("a"), OutcomeIs)
+
+        await asyncio.gather(*(asks() for _ in range(tasks)))
+        # Answers may come a few at a time, and then so do the next requests; here none is open.
+        before = sock.calls
+        await asyncio.gather(*(asks() for _ in range(tasks)))
+        return sock.calls - before
+
+    assert with_counted(act) == 1
+
+
+def test_a_lone_request_does_not_wait_for_the_end_of_its_round(peer, with_counted):
+    peer.on[Outcome] = lambda visit, frame: visit.answer(frame, OutcomeIs("committed"))
+
+    async def act(connection, sock):
+        for _ in range(3):
+            before = sock.calls
+            pending = await connection.start(Outcome("a"))
+            assert sock.calls == before + 1
+            await connection.wait(pending)
+
+    with_counted(act)
+
+
+def test_small_frames_behind_a_half_sent_one_keep_their_place(peer, with_connection):
+    reading, go_on = threading.Event(), threading.Event()
+
+    def stop_reading(visit, frame):
+        reading.set()
+        go_on.wait(DEADLINE_S)
+
+    peer.on[Describe] = stop_reading
+    peer.on[Send] = lambda visit, frame: visit.answer(frame, Done(len(frame.body)))
+
+    async def act(connection):
+        await connection.start(Describe())
+        await until(reading)
+        sizes = [1 << 22, 10, 1 << 20, *[20_000] * 40, 30]
+        calls = [
+            asyncio.create_task(connection.call(Send(1, 0, [], []), Done, body=[bytes(size)]))
+            for size in sizes
+        ]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        go_on.set()
+        return [frame.head.count for frame in await asyncio.gather(*calls)] == sizes
+
+    assert with_connection(act)
+
+
+def test_small_frames_that_the_kernel_does_not_take_go_when_it_does(peer, with_connection):
+    reading, go_on = threading.Event(), threading.Event()
+
+    def stop_reading(visit, frame):
+        reading.set()
+        go_on.wait(DEADLINE_S)
+
+    peer.on[Describe] = stop_reading
+    peer.on[Send] = lambda visit, frame: visit.answer(frame, Done(len(frame.body)))
+
+    async def act(connection):
+        await connection.start(Describe())
+        await until(reading)
+        sizes = [1_000 + number for number in range(400)]
+        calls = [
+            asyncio.create_task(connection.call(Send(1, 0, [], []), Done, body=[bytes(size)]))
+            for size in sizes
+        ]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        go_on.set()
+        return [frame.head.count for frame in await asyncio.gather(*calls)] == sizes
+
+    assert with_connection(act)
+
+
+def test_a_child_does_not_send_what_its_parent_has_gathered(peer, with_counted):
+    async def act(connection, sock):
+        connection._crowded = True
+        await connection.start(Describe())
+        assert connection._gathered
+        connection.after_fork(this_process())
+        before = sock.calls
+        await asyncio.sleep(0)
+        return sock.calls - before
+
+    assert with_counted(act) == 0
 
 
 def test_silence_past_the_time_loses_the_connection(peer, with_connection):

@@ -255,7 +255,10 @@ class Connection(ABC):
 
     @abstractmethod
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
-        """Send whole frames, the first with `file`; all of it has been sent on return."""
+        """Send whole frames, the first with `file`.
+
+        On return all is sent, or a copy of it is and goes ahead of whatever is sent later.
+        """
 
     def _check(self) -> None:
         if self.lost is not None:
