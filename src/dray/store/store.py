@@ -80,6 +80,7 @@ class Store:
         self._opened_files: list[File] = []
         self._pairs = Pairs(self._disk)
         self._checkpoints: StoreCheckpoints
+        self._free_seen: int | None = None
         self._releases = Releases(self._heap)
         self._handed_out: dict[str, Capture] = {}
         self._facts_durable = 0
@@ -152,9 +153,16 @@ class Store:
         """No fact ever named `extent` (its transaction was aborted); reuse it at once."""
         self._heap.free(extent)
 
-    def free_bytes(self) -> int:
-        """How many more bytes of payload the disk has room for, with the heap files to recycle."""
-        return self._disk.free_bytes() + self._heap.free_files * self._heap.file_bytes
+    def free_bytes(self, *, anew: bool = True) -> int:
+        """How many more bytes of payload the disk has room for, with the heap files to recycle.
+
+        If not `anew`, the disk is looked at once a group, and what was placed since is taken off.
+        """
+        written = self._heap.bytes_written
+        if anew or self._free_seen is None:
+            self._free_seen = self._disk.free_bytes() + written
+        reusable = self._heap.free_files * self._heap.file_bytes
+        return self._free_seen - written + reusable
 
     @property
     def heap_file_bytes(self) -> int:
@@ -180,6 +188,7 @@ class Store:
         also for a group that could not fit an empty log.
         """
         self._health.check()
+        self._free_seen = None
         if not self._log.pending:
             if self._log.durable < self._log.head:
                 return self._captured()

@@ -199,6 +199,9 @@ class FrameConnection:
             self._note_end(f"{error}; the connection was ended in the middle of a frame")
             self._close(str(error))
             return
+        if self._state is _State.OPEN and not (self._outbox or self._writing or self._unsent):
+            # All of it went at once, as most answers do: nothing is to be watched anew.
+            return
         self._write_if_wanted()
         self._read_if_wanted()
         if self._state is _State.FINISHING and not self._outbox:

@@ -63,15 +63,22 @@ class DiskRoom:
 
     def has(self, requested: int) -> bool:
         """Whether so many bytes more would leave the low-water mark."""
-        return self.free - requested >= self.low_water
+        wanted = requested + self.low_water
+        # Only where the last look would refuse them another one is worth a call to the kernel.
+        return self._lately_free >= wanted or self.free >= wanted
+
+    @property
+    def _lately_free(self) -> int:
+        """The room that the last look has found, less all that was written since."""
+        return self._store.free_bytes(anew=False) - self._promised
 
     def check(self, requested: int, *, fact_bytes: int) -> None:
         """Raise `StoreFull` if so many bytes more would not leave the low-water mark.
 
         Or if the next checkpoint would find no room, with so much more of facts.
         """
-        free = self.free
-        if free - requested < self.low_water:
+        if not self.has(requested):
+            free = self.free
             self._refuse(requested)
             raise StoreFull(
                 f"only {max(0, free)} bytes are free on the disk of the data directory and"

@@ -43,6 +43,23 @@ class Small:
         return self._open(name, size=size)
 
 
+def test_a_group_of_messages_asks_the_disk_for_its_room_once(driver, monkeypatch):
+    looks = []
+    monkeypatch.setattr(driver.disk, "free_bytes", lambda: looks.append(1) or 1 << 30)
+    caller = driver.session()
+    queue = caller.create("orders", transactional=True)
+    driver.store.sync()
+    looks.clear()
+    free = driver.store.free_bytes(anew=False)
+    for _ in range(20):
+        driver.store.place(bytes(100))
+    assert driver.store.free_bytes(anew=False) <= free - 20 * 100
+    assert len(looks) == 1
+    caller.send(queue, Message(body=b"body"))
+    caller.send(queue, Message(body=b"body"))
+    assert len(looks) == 2, "each call is a turn with its sync, and the first had looked already"
+
+
 @pytest.fixture
 def driver(tmp_path: Path) -> ManagerDriver:
     return ManagerDriver(tmp_path, low_water_bytes=LOW)
