@@ -77,12 +77,13 @@ if TYPE_CHECKING:
     )
     from dray.large.split import LargeMessageParameters
     from dray.local import open, restore  # noqa: A004 - the name of the public face
+    from dray.model.access_info import AccessInfo
     from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
     from dray.model.files import FileProperties
     from dray.model.finding import DoctorFinding
     from dray.model.message import Message
     from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo
-    from dray.model.queued import QueuedMessage, Wholeness
+    from dray.model.queued import QueuedMessage, QueuedPart, Wholeness
     from dray.model.tokens import TokenInfo
     from dray.model.transfer import TransferState, TransferStatus
 
@@ -90,6 +91,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessDenied",
+    "AccessInfo",
     "Acknowledge",
     "AddressInUse",
     "BackupDamaged",
@@ -138,6 +140,7 @@ __all__ = [
     "QueueNotFound",
     "QueueRecreated",
     "QueuedMessage",
+    "QueuedPart",
     "QuotaExceeded",
     "ReceiveTimeout",
     "ReceivedTransaction",
@@ -190,7 +193,8 @@ _HOMES = {
     "dray.model.message": "Message",
     "dray.model.queue": "ManagerInfo PeerInfo QueueInfo",
     "dray.model.finding": "DoctorFinding",
-    "dray.model.queued": "QueuedMessage Wholeness",
+    "dray.model.queued": "QueuedMessage QueuedPart Wholeness",
+    "dray.model.access_info": "AccessInfo",
     "dray.model.tokens": "TokenInfo",
     "dray.model.transfer": "TransferState TransferStatus",
 }

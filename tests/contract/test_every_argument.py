@@ -38,7 +38,7 @@ INNER = {
 """What only Dray's own modules call; no page names them."""
 RESULTS = {
     "Fate", "Handled", "ManagerInfo", "PeerInfo", "QueueInfo", "QueuedMessage", "DoctorFinding",
-    "TokenInfo",
+    "TokenInfo", "AccessInfo", "QueuedPart",
     "ReceivedTransaction",
     "TransferStatus",
 }  # fmt: skip

@@ -45,6 +45,28 @@ def test_contents_show_a_large_message_as_one_without_its_body(face, manager):
     assert (holed.wholeness, holed.parts) == (dray.Wholeness.HOLE, 4)
 
 
+def test_parts_are_those_of_one_large_message_in_order(face, manager):
+    heavy = manager.create_queue("heavy")
+    large = face.LargeMessageQueue(heavy, fragment_size=1000)
+    large.send(b"x" * 2500, label="one")
+    large.send(b"y" * 10, label="two")
+    first, second = heavy.contents()
+    parts = list(heavy.parts(first.lookup_id))
+    assert [(str(each.part.name), each.number, each.size) for each in parts] == [
+        ("HEADER", 0, 0),
+        ("FRAGMENT", 1, 1000),
+        ("FRAGMENT", 2, 1000),
+        ("FRAGMENT", 3, 500),
+        ("TRAILER", 0, 0),
+    ]
+    assert [each.lookup_id for each in parts] == list(range(1, 6))
+    assert len(list(heavy.parts(second.lookup_id))) == 3
+    assert list(heavy.parts(10_000)) == []
+    plain = manager.create_queue("light")
+    plain.send(b"x")
+    assert list(plain.parts(1)) == []
+
+
 def test_contents_go_on_behind_a_position(face, manager):
     plain = manager.create_queue("plain")
     plain.send_many([b"a", b"bc", b"def"])

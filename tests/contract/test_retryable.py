@@ -114,6 +114,10 @@ CALLS = {
     "Manager.create_token": Call(
         lambda targets: targets.manager.create_token("till"), said.CreateToken, retryable=False
     ),
+    "Manager.access": Call(lambda targets: targets.manager.access(), said.DescribeAccess),
+    "Manager.unfinished_uploads": Call(
+        lambda targets: targets.manager.unfinished_uploads(), said.ListUploads
+    ),
     "Manager.tokens": Call(lambda targets: targets.manager.tokens(), said.ListTokens),
     "Manager.revoke_token": Call(
         lambda targets: targets.manager.revoke_token("targets"), said.RevokeToken, retryable=False
@@ -192,6 +196,7 @@ CALLS = {
     "Queue.peek_range": Call(lambda targets: targets.queue.peek_range(), said.Receive),
     "Queue.messages": Call(lambda targets: list(targets.queue.messages()), said.Receive),
     "Queue.contents": Call(lambda targets: list(targets.queue.contents()), said.ReadRange),
+    "Queue.parts": Call(lambda targets: list(targets.queue.parts(1)), said.ReadRange),
     "Queue.settle": Call(
         lambda targets: targets.queue.settle(targets.first.lookup_id), said.Settle
     ),

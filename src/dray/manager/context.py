@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
@@ -18,6 +19,7 @@ from dray.manager.untold_ends import UntoldEnds
 from dray.manager.works import Works
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.leases import Leases
+from dray.model.limits import ACTS_REMEMBERED_MAX
 from dray.wire.frames import Head, failure
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.state.ledger import Ledger
     from dray.manager.state.state import State
+    from dray.model.access_info import ActInfo
     from dray.store.store import Store
 
 MICROSECONDS = 1_000_000
@@ -72,6 +75,8 @@ class Context:
         self.access = config.access
         self.peer_tokens = config.peer_tokens
         """The rules of access; the daemon brings others when it reads the configuration again."""
+        self.acts: deque[ActInfo] = deque(maxlen=ACTS_REMEMBERED_MAX)
+        """What callers did lately, the newest first."""
         self.leases = Leases()
         self._files = files
         self._connections = 0

@@ -25,7 +25,7 @@ from dray.manager.requests import (
     sending,
     uploads,
 )
-from dray.manager.rights import table, tokens
+from dray.manager.rights import overview, table, tokens
 from dray.manager.transactions import batches, prepared, transactions
 from dray.wire import backup_frames, file_frames, frames
 
@@ -47,6 +47,7 @@ _CONTEXT: _Table[Context] = {
     frames.CreateToken: tokens.handle_create,
     frames.ListTokens: tokens.handle_list,
     frames.RevokeToken: tokens.handle_revoke,
+    frames.DescribeAccess: overview.handle_describe,
     frames.PurgeQueue: receiving.handle_purge,
     frames.ReadPart: receiving.handle_read_part,
     file_frames.CopyPart: receiving.handle_copy_part,

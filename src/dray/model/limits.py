@@ -57,6 +57,10 @@ NAMES_REMEMBERED: Final = 512
 """Names of queues that were taken apart and checked need not be again: those used of late."""
 NAME_CHARACTERS_REMEMBERED_MAX: Final = 512
 """A name with the address of a manager; of what is longer nothing is kept."""
+ACTS_REMEMBERED_MAX: Final = 200
+"""Acts of callers that a queue manager shows without the access log: two screens of them."""
+SESSIONS_SHOWN_MAX: Final = 500
+"""Connections of one answer: 100 bytes each, so that they and the acts fit a page."""
 LABEL_CHARACTERS_MAX: Final = 249
 """MSMQ's bound (semantics 1.3)."""
 CORRELATION_ID_CHARACTERS_MAX: Final = 255

@@ -106,6 +106,10 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Set for an outgoing queue that was asked for by name, or that its destination refuses."""
     born: int = 0
     """Birth number; a queue created later under the same name has a higher one."""
+    last_position: int = 0
+    """The last position that a message took: one more for each message that joined the queue."""
+    oldest_time: float | None = None
+    """When the oldest message arrived, in seconds since the epoch; None for an empty queue."""
 
 
 class OpenTransactionInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from dray.model.classes import MessageClass
+from dray.model.classes import MessageClass, Part
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId
 
 _REASONS: Final = {
@@ -72,6 +72,20 @@ class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
         if not self.message_class & MessageClass.NACK_BAD_DST_Q:
             return ""
         return reason_of(self.message_class)
+
+
+class QueuedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a large message in a queue: its header, a fragment or its trailer.
+
+    `number` is that of a fragment, from 1, and 0 for the others; `size` is its bytes of the body.
+    """
+
+    part: Part
+    number: int
+    lookup_id: LookupId
+    id: MessageId
+    size: int
+    arrived_time: float
 
 
 def reason_of(message_class: MessageClass) -> str:

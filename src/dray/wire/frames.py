@@ -142,7 +142,14 @@ from dray.wire.selections import (
     SelectOne,
     SelectRange,
 )
-from dray.wire.token_frames import CreateToken, ListTokens, RevokeToken, TokenList
+from dray.wire.token_frames import (
+    AccessState,
+    CreateToken,
+    DescribeAccess,
+    ListTokens,
+    RevokeToken,
+    TokenList,
+)
 from dray.wire.transfer_frames import AttachBox, Credit, Post
 
 MAGIC = b"DRAY"

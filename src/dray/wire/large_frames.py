@@ -216,7 +216,7 @@ class UploadPart(Head, frozen=True):
 
 
 class ListUploads(Head, frozen=True):
-    """Ask what is unfinished in a queue. Answered by UploadList."""
+    """Ask what is unfinished in a queue, or in all with 0. Answered by UploadList."""
 
     code = 105
     queue: int
@@ -230,10 +230,11 @@ class UploadIs(msgspec.Struct, array_like=True, frozen=True):
     begun_us: int
     used_us: int
     source: bytes
+    queue: str
 
 
 class UploadList(Head, frozen=True):
-    """The unfinished uploads of a queue, the oldest first."""
+    """The unfinished uploads that were asked for, the oldest first."""
 
     code = 106
     pages = True

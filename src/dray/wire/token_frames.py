@@ -1,7 +1,8 @@
-"""Frames about tokens, which only the owner of a queue manager may say (codes 130 to 133)."""
+"""Frames about tokens, for the owner of a queue manager, and about access (codes 130 to 135)."""
 
 from __future__ import annotations
 
+from dray.model.access_info import AccessInfo
 from dray.model.tokens import TokenInfo
 from dray.wire.head import Head
 
@@ -37,3 +38,17 @@ class RevokeToken(Head, frozen=True):
 
     code = 133
     name: str
+
+
+class DescribeAccess(Head, frozen=True):
+    """Answered by AccessState."""
+
+    code = 134
+
+
+class AccessState(Head, frozen=True):
+    """Who is connected, by which rules, and what callers did lately."""
+
+    code = 135
+    pages = True
+    info: AccessInfo

@@ -11,15 +11,16 @@ import click
 
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.queue_text import state_of
-from dray.cli.rates import Rates, look_at_all, rates_between
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.words import duration
+from dray.errors import QueueNotFound
 from dray.model.classes import QueueKind
+from dray.model.rates import Rates, rates_between
 
 if TYPE_CHECKING:
-    from dray.cli.rates import Look
     from dray.client.blocking.manager import Manager
+    from dray.model.queue import QueueInfo
 
 _KINDS = frozenset({QueueKind.PRIVATE, QueueKind.OUTGOING, QueueKind.SUB})
 _COLUMNS = [
@@ -51,13 +52,16 @@ def command(settings: Settings, *, once: bool, interval: float) -> None:
     The busiest queues come first. Ctrl-C ends it.
     """
     with settings.connect() as manager:
-        before = look_at_all(manager, _KINDS)
+        before, looked = _look(manager)
         while True:
             time.sleep(interval)
-            now = look_at_all(manager, _KINDS)
+            now, when = _look(manager)
             rows = sorted(
-                ((look, rates_between(before.get(name), look)) for name, look in now.items()),
-                key=lambda each: (-sum(each[1]), -each[0].info.message_count, each[0].info.name),
+                (
+                    (info, rates_between(before.get(name), info, when - looked))
+                    for name, info in now.items()
+                ),
+                key=lambda each: (-sum(each[1]), -each[0].message_count, each[0].name),
             )
             if settings.as_json:
                 print_json([_values(*row) for row in rows])
@@ -65,10 +69,21 @@ def command(settings: Settings, *, once: bool, interval: float) -> None:
                 _print(manager, rows, draws=not once and sys.stdout.isatty())
             if once or not sys.stdout.isatty():
                 return
-            before = now
+            before, looked = now, when
 
 
-def _print(manager: Manager, rows: list[tuple[Look, Rates]], *, draws: bool) -> None:
+def _look(manager: Manager) -> tuple[dict[str, QueueInfo], float]:
+    """The queues by name, and when that was."""
+    found = {each.name: each for each in manager.queues() if each.kind in _KINDS}
+    for name in [each.name for each in found.values() if each.kind is QueueKind.OUTGOING]:
+        try:
+            found[name] = manager.queue(name).info()
+        except QueueNotFound:
+            del found[name]
+    return found, time.time()
+
+
+def _print(manager: Manager, rows: list[tuple[QueueInfo, Rates]], *, draws: bool) -> None:
     if draws:
         info = manager.info()
         rows = rows[: max(1, os.get_terminal_size().lines - _LINES_BESIDE)]
@@ -77,8 +92,7 @@ def _print(manager: Manager, rows: list[tuple[Look, Rates]], *, draws: bool) -> 
     print_table(_COLUMNS, (_row(*row) for row in rows))
 
 
-def _row(look: Look, rates: Rates) -> list[str]:
-    info = look.info
+def _row(info: QueueInfo, rates: Rates) -> list[str]:
     return [
         info.name,
         f"{info.message_count:,}",
@@ -87,13 +101,12 @@ def _row(look: Look, rates: Rates) -> list[str]:
         f"{rates.arriving:,.1f}",
         f"{rates.leaving:,.1f}",
         "" if info.delivery is None else str(info.delivery.in_flight),
-        "" if look.oldest is None else duration(look.when - look.oldest),
+        "" if info.oldest_time is None else duration(time.time() - info.oldest_time),
         state_of(info),
     ]
 
 
-def _values(look: Look, rates: Rates) -> dict[str, object]:
-    info = look.info
+def _values(info: QueueInfo, rates: Rates) -> dict[str, object]:
     return {
         "queue": info.name,
         "message_count": info.message_count,
@@ -102,6 +115,6 @@ def _values(look: Look, rates: Rates) -> dict[str, object]:
         "arriving_per_s": rates.arriving,
         "leaving_per_s": rates.leaving,
         "in_flight": 0 if info.delivery is None else info.delivery.in_flight,
-        "oldest_s": None if look.oldest is None else look.when - look.oldest,
+        "oldest_s": None if info.oldest_time is None else time.time() - info.oldest_time,
         "state": info.state,
     }

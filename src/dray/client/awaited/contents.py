@@ -16,7 +16,7 @@ from dray.errors import ProtocolError
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
-from dray.model.queued import QueuedMessage, Wholeness
+from dray.model.queued import QueuedMessage, QueuedPart, Wholeness
 from dray.wire.frames import (
     MARK_LAST,
     RANGE_ROW,
@@ -110,6 +110,31 @@ async def contents_of(handle: QueueHandle, after: int) -> AsyncGenerator[QueuedM
         last = found if isinstance(found, QueuedMessage) else found.message()
         if last.lookup_id > after:
             yield last
+
+
+async def parts_of(handle: QueueHandle, lookup_id: int) -> AsyncGenerator[QueuedPart, None]:
+    """The parts that are in a queue of the large message that begins at a position, in order."""
+    wanted: tuple[bytes, int] | None = None
+    async for row in _rows(handle, lookup_id - 1):
+        header, message = row.header, row.message
+        number = header.number if header.part == Part.HEADER else header.sequence
+        if wanted is None:
+            if message.lookup_id != lookup_id or header.part == Part.PLAIN:
+                return
+            wanted = header.source, number
+        if header.part == Part.PLAIN or wanted != (header.source, number):
+            continue
+        fragment = header.part == Part.FRAGMENT
+        yield QueuedPart(
+            part=Part(header.part),
+            number=header.app_specific if fragment else 0,
+            lookup_id=message.lookup_id,
+            id=message.id,
+            size=header.fragment_count or header.body_bytes if fragment else 0,
+            arrived_time=message.arrived_time,
+        )
+        if header.part == Part.TRAILER:
+            return
 
 
 def _complete(

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
+from dray.client.awaited.choices import checked_digest
 from dray.client.awaited.fragments import Origin
 from dray.client.awaited.joining import InTransaction, connection_in, transaction_of
 from dray.client.awaited.large_message import LargeMessage, open_found
 from dray.client.awaited.large_sending import Fragmentation, LargeSend, send_whole
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import Transaction
+from dray.client.awaited.unfinished_uploads import uploads_of
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.awaited.upload import ResumableSend
 from dray.client.calls.messages import (
@@ -37,7 +39,7 @@ from dray.client.connections.link import QueueHandle
 from dray.client.files.progress import Progress
 from dray.client.files.sources import source_of
 from dray.client.files.steps import reached
-from dray.client.files.upload_state import UnfinishedUpload, unfinished_from
+from dray.client.files.upload_state import UnfinishedUpload
 from dray.errors import (
     LargeMessageHole,
     MessageNotFound,
@@ -46,7 +48,6 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.large.compression import check_compression
-from dray.large.digests import check_digest_kind
 from dray.large.split import (
     LargeMessageParameters,
     check_fragment_size,
@@ -60,14 +61,12 @@ from dray.wire.frames import (
     Done,
     LargeFound,
     LargeReceive,
-    ListUploads,
     OpenQueue,
     SelectByCorrelation,
     SelectBySequence,
     SelectFirst,
     SelectLarge,
     UploadDrop,
-    UploadList,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class LargeMessageQueue:
         self.handle = queue.handle
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
-        self._digest_kind = _checked_digest(digest)
+        self._digest_kind = checked_digest(digest)
         self._compression = check_compression(compression)
 
     def __repr__(self) -> str:
@@ -139,7 +138,7 @@ class LargeMessageQueue:
         also if the body is another one than before; `InDoubt` if the queue manager no longer knows
         whether the upload was committed; `TargetUnwritable` for the state file.
         """
-        kind = _checked_digest(digest) or self._digest_kind or ""
+        kind = checked_digest(digest) or self._digest_kind or ""
         cut = Fragmentation(self._parameters, self.fragment_size, kind, self._compression)
         message = addressed(Message(**properties), self.handle.name)
         # Nobody but the receiver would look at these values of the control record.
@@ -230,8 +229,7 @@ class LargeMessageQueue:
         """Unfinished uploads: sends with `resume` that are not committed, the oldest first."""
         connection = await self.handle.link.connection()
         queue = await self._checked(connection)
-        listed = await connection.ask(ListUploads(queue), UploadList)
-        return [unfinished_from(each) for each in listed.uploads]
+        return await uploads_of(self.handle.link, queue)
 
     async def drop_unfinished(self, sequence_id: str) -> None:
         """Drop an unfinished upload and free its room; raises `MessageNotFound`."""
@@ -387,7 +385,3 @@ class LargeMessageQueue:
                 queue=name,
             )
         return opened.number
-
-
-def _checked_digest(kind: str | None) -> str | None:
-    return None if kind is None else check_digest_kind(kind)

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited import moving, token_calls
+from dray.client.awaited.choices import checked_digest, quota_limit
 from dray.client.awaited.deliveries import Arrival, wait_for_delivery
 from dray.client.awaited.doctor import examine
 from dray.client.awaited.listing import all_queues
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
+from dray.client.awaited.unfinished_uploads import uploads_of
 from dray.client.calls.public_calls import public
 from dray.client.connections.link import Link
 from dray.model.classes import TransactionStatus
@@ -56,7 +58,9 @@ if TYPE_CHECKING:
 
     from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
     from dray.client.awaited.transfers import Transfers
+    from dray.client.files.upload_state import UnfinishedUpload
     from dray.client.transfer.board import Told
+    from dray.model.access_info import AccessInfo
     from dray.model.backup import BackupReport
     from dray.model.finding import DoctorFinding
     from dray.model.queued import QueuedMessage
@@ -111,7 +115,7 @@ class Manager:
             journal,
             optional_size(journal_quota),
             label,
-            None if digest is None else _checked_kind(digest),
+            checked_digest(digest),
         )
         request = CreateQueue(check_new_queue_name(name), options, exist_ok)
         # Somebody else may have deleted the queue that we know by this name.
@@ -218,6 +222,14 @@ class Manager:
         """Take a token no more; the connections of its holders end."""
         await token_calls.revoke(self._link, name)
 
+    async def access(self) -> AccessInfo:
+        """The rules of access, the connections that are open, and the last acts of callers."""
+        return await token_calls.describe_access(self._link)
+
+    async def unfinished_uploads(self) -> list[UnfinishedUpload]:
+        """Unfinished uploads of the caller to all queues; see `LargeMessageQueue.unfinished`."""
+        return await uploads_of(self._link)
+
     async def doctor(self, queue: str | None = None, *, idle: float = 60.0) -> list[DoctorFinding]:
         """Look for everything that keeps messages from moving, at a queue or at all.
 
@@ -289,7 +301,7 @@ class Manager:
         ones are refused (R65).
         """
         name = "" if queue is None else str(parse_queue_address(queue))
-        await self._link.ask(SetQuota(name, _limit(quota), _limit(journal_quota)), Done)
+        await self._link.ask(SetQuota(name, quota_limit(quota), quota_limit(journal_quota)), Done)
 
     async def backup(
         self,
@@ -344,7 +356,7 @@ class Manager:
             window_size,
             request_timeout,
             consumers,
-            None if digest is None else _checked_kind(digest),
+            checked_digest(digest),
         )
         return await self._running.offer(asked, Manner(listen, response_timeout, progress))
 
@@ -438,13 +450,3 @@ class Manager:
 
 def _unheard(_done: int, _total: int) -> None:
     """Progress that nobody reads."""
-
-
-def _checked_kind(digest: str) -> str:
-    from dray.large.digests import check_digest_kind
-
-    return check_digest_kind(digest)
-
-
-def _limit(quota: int | str | EllipsisType | None) -> int | None:
-    return SetQuota.KEPT if isinstance(quota, type(...)) else optional_size(quota)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from dray.client.awaited.contents import contents_of
+from dray.client.awaited.contents import contents_of, parts_of
 from dray.client.awaited.cursor import Cursor
 from dray.client.awaited.joining import InTransaction, connection_in, part_in
 from dray.client.awaited.reading import MessageReader
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.model.message import Buffer, Message
     from dray.model.queue import QueueInfo
-    from dray.model.queued import QueuedMessage
+    from dray.model.queued import QueuedMessage, QueuedPart
     from dray.wire.frames import Envelope, Head
 
 _PAGE_MESSAGES = 1_000
@@ -250,6 +250,15 @@ class Queue:
         is that of positions. Messages that a transaction holds are among them.
         """
         async with aclosing(contents_of(self.handle, after)) as found:
+            async for each in found:
+                yield each
+
+    async def parts(self, lookup_id: int) -> AsyncGenerator[QueuedPart, None]:
+        """Iterate over the parts of the large message that begins at a position; removes nothing.
+
+        There are none if another message, or none, is at that position.
+        """
+        async with aclosing(parts_of(self.handle, lookup_id)) as found:
             async for each in found:
                 yield each
 

@@ -1,4 +1,4 @@
-"""Calls of `Manager` about tokens, which only the account that runs a queue manager may make."""
+"""Calls of `Manager` about tokens, for the account that runs a queue manager, and about access."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import secrets
 from typing import TYPE_CHECKING
 
 from dray.model.tokens import TOKEN_BYTES, TokenInfo, digest_of_token
-from dray.wire.frames import CreateToken, Done, ListTokens, RevokeToken, TokenList
+from dray.wire.frames import (
+    AccessState,
+    CreateToken,
+    DescribeAccess,
+    Done,
+    ListTokens,
+    RevokeToken,
+    TokenList,
+)
 
 if TYPE_CHECKING:
     from dray.client.connections.link import Link
+    from dray.model.access_info import AccessInfo
 
 
 async def create(link: Link, name: str, expires: float | None) -> str:
@@ -31,3 +40,8 @@ async def list_all(link: Link) -> list[TokenInfo]:
 async def revoke(link: Link, name: str) -> None:
     """Take a token no more; the connections of its holders end."""
     await link.ask(RevokeToken(name), Done)
+
+
+async def describe_access(link: Link) -> AccessInfo:
+    """The rules of access, the open connections, and what callers did lately."""
+    return (await link.ask(DescribeAccess(), AccessState)).info

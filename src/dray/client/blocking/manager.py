@@ -109,6 +109,8 @@ class Manager(Face[AwaitedManager]):
     peers = blocking(AwaitedManager.peers)
     accept_peer = blocking(AwaitedManager.accept_peer)
     forget_peer = blocking(AwaitedManager.forget_peer)
+    access = blocking(AwaitedManager.access)
+    unfinished_uploads = blocking(AwaitedManager.unfinished_uploads)
     doctor = blocking(AwaitedManager.doctor)
     move = blocking(AwaitedManager.move)
     dead_letters = blocking(AwaitedManager.dead_letters)

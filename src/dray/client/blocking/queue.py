@@ -14,7 +14,7 @@ from dray.client.connections.threads import iterate
 
 if TYPE_CHECKING:
     from dray.model.message import Message
-    from dray.model.queued import QueuedMessage
+    from dray.model.queued import QueuedMessage, QueuedPart
 
 
 @public(made_by="Queue.cursor")
@@ -84,6 +84,13 @@ class Queue(Face[AwaitedQueue]):
         is that of positions. Messages that a transaction holds are among them.
         """
         return iterate(self.awaited.contents(after))
+
+    def parts(self, lookup_id: int) -> Iterator[QueuedPart]:
+        """Iterate over the parts of the large message that begins at a position; removes nothing.
+
+        There are none if another message, or none, is at that position.
+        """
+        return iterate(self.awaited.parts(lookup_id))
 
     def cursor(self) -> Cursor:
         """Return a cursor, which goes through the queue message by message."""

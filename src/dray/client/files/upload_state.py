@@ -61,6 +61,8 @@ class UnfinishedUpload(msgspec.Struct, frozen=True):
     bytes_total: int | None
     begun_time: float
     used_time: float
+    queue: str = ""
+    """Where it goes."""
 
 
 def unfinished_from(listed: UploadIs) -> UnfinishedUpload:
@@ -73,6 +75,7 @@ def unfinished_from(listed: UploadIs) -> UnfinishedUpload:
         None if origin.size < 0 else origin.size,
         listed.begun_us / _MICROSECONDS,
         listed.used_us / _MICROSECONDS,
+        listed.queue,
     )
 
 

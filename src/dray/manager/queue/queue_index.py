@@ -25,6 +25,7 @@ from dray.manager.queue.index import (
     part_of,
     place_in,
     positions_in,
+    unpack,
     with_abort,
     with_keys,
 )
@@ -32,6 +33,7 @@ from dray.model.limits import PRIORITY_MAX
 from dray.store.heap.heap import Extent
 
 _KEY = struct.Struct(">BQ")
+_MICROSECONDS = 1e6
 
 
 class QueueIndex:
@@ -81,6 +83,20 @@ class QueueIndex:
     def first(self) -> bytes | None:
         """The entry that the next receive takes."""
         return self._available.first()
+
+    def oldest_time(self) -> float | None:
+        """When the oldest message arrived, in seconds since the epoch; None without messages.
+
+        Looked at are the first of each priority and the one that is held longest.
+        """
+        found = [self._first_behind(each) for each in self._priority_bytes()]
+        found.append(next(self.held_entries(), None))
+        times = [unpack(each).arrived_us for each in found if each is not None]
+        return min(times) / _MICROSECONDS if times else None
+
+    def _first_behind(self, priority_byte: int) -> bytes | None:
+        """The first available entry from a priority on, in receiving order."""
+        return next(self._available.behind(_KEY.pack(priority_byte, 0)), None)
 
     def available(self) -> Iterator[bytes]:
         """All available entries in receiving order."""

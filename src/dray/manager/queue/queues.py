@@ -187,6 +187,8 @@ class StoredQueue:
             label=self.options.label,
             digest=self.options.digest,
             born=self.born,
+            last_position=self.next_lookup_id - 1 - self.express_room,
+            oldest_time=self.index.oldest_time(),
         )
 
     def _state(self) -> str:

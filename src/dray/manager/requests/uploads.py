@@ -192,7 +192,7 @@ def _no_upload(sequence_id: str) -> MessageNotFound:
 
 
 def handle_list(context: Context, session: Session, request_id: int, head: ListUploads) -> None:
-    """List what is unfinished in a queue."""
+    """List what is unfinished in a queue, or in all of them."""
     found = [
         UploadIs(
             str(context.transaction_id(each.number)),
@@ -200,9 +200,10 @@ def handle_list(context: Context, session: Session, request_id: int, head: ListU
             each.begun_us,
             each.used_us,
             each.source,
+            context.state.queues.numbered(each.queue).name,
         )
         for each in context.state.uploads
-        if each.queue == head.queue and owns(context, session, each.caller)
+        if head.queue in (0, each.queue) and owns(context, session, each.caller)
     ]
     context.answer(session, request_id, UploadList(found))
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from dray.manager.change.names import seen_from_here
 from dray.manager.events import ActKind, CallerAct
 from dray.manager.rights.queues import KEPT
+from dray.model.access_info import ActInfo
 from dray.model.callers import caller_name
 from dray.model.names import parse_queue_address
 from dray.wire import backup_frames, file_frames, frames
@@ -43,18 +46,32 @@ def done(context: Context, session: Session, act: CallerAct) -> None:
     """Note an act that was decided without an error."""
     if act.kind is ActKind.KEEP:
         session.kept.add(act.subject)
-    context.effects.append(act)
+    _note(context, act)
 
 
 def refused(context: Context, session: Session, head: frames.Head) -> None:
     """Note that a caller lacked a right."""
     subject = "" if isinstance(head, frames.Hello) else _subject(context, head)
-    context.effects.append(_act(ActKind.REFUSED, session, head, subject))
+    _note(context, _act(ActKind.REFUSED, session, head, subject))
 
 
 def delivers(context: Context, session: Session, head: frames.OpenStream) -> None:
     """Note that a queue manager has opened a stream."""
-    context.effects.append(_act(ActKind.DELIVER, session, head, head.queue))
+    _note(context, _act(ActKind.DELIVER, session, head, head.queue))
+
+
+def _note(context: Context, act: CallerAct) -> None:
+    """Have it written to the access log, and remember it; equal acts in a row are counted."""
+    context.effects.append(act)
+    caller, known = act.caller, context.acts
+    told = ActInfo(context.now, str(act.kind), caller.name, caller.address, act.frame, act.subject)
+    if known:
+        newest = known[0]
+        repeated = msgspec.structs.replace(told, when=newest.when, times=newest.times)
+        if repeated == newest:
+            known[0] = msgspec.structs.replace(told, times=newest.times + 1)
+            return
+    known.appendleft(told)
 
 
 def _named(context: Context, session: Session, head: frames.Head) -> CallerAct:

@@ -382,6 +382,7 @@ FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
     frames.PauseQueue: _named(Verb.MANAGE),
     frames.SetQuota: _quota,
     frames.ListPeers: _whole(Verb.MANAGE),
+    frames.DescribeAccess: _whole(Verb.MANAGE),
     frames.AcceptPeer: _whole(Verb.MANAGE),
     frames.ForgetPeer: _whole(Verb.MANAGE),
     frames.CreateToken: _owner,

@@ -146,3 +146,22 @@ def test_a_loaded_index_is_the_one_that_was_written_down():
     assert read.durable() == written.durable()
     assert len(read) == len(written) - written.express_count
     assert read.byte_count == written.byte_count - written.express_bytes
+
+
+def test_the_oldest_message_is_found_whatever_its_priority_and_whether_it_is_held():
+    rng, queue = Random(4), QueueIndex()
+    assert queue.oldest_time() is None
+    tails = [tail(rng, priority=each) for each in (3, 7, 0)]
+    for position, each in enumerate(tails, 1):
+        queue.add_run(each, position)
+    entries = [unpack(each) for each in queue.everything()]
+    oldest = min(entries, key=lambda each: each.arrived_us)
+    assert queue.oldest_time() == oldest.arrived_us / 1e6
+    held = queue.find(oldest.lookup_id)
+    assert held is not None
+    queue.hold(held, 9)
+    assert queue.oldest_time() == oldest.arrived_us / 1e6
+    queue.put_back(oldest.lookup_id)
+    queue.remove(oldest.lookup_id)
+    left = min(each.arrived_us for each in entries if each != oldest)
+    assert queue.oldest_time() == left / 1e6

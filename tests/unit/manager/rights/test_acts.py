@@ -35,8 +35,12 @@ def test_each_frame_that_needs_manage_or_keep_of_the_whole_is_an_act():
             for cell in getattr(row, "__closure__", None) or ()
         )
     }
-    assert managing - acts.OF_CLIENTS.keys() == {frames.ListPeers, backup_frames.BackupRead}
-    assert len(managing) == 11
+    assert managing - acts.OF_CLIENTS.keys() == {
+        frames.ListPeers,
+        frames.DescribeAccess,
+        backup_frames.BackupRead,
+    }
+    assert len(managing) == 12
 
 
 def test_managing_acts_of_the_owner_are_told_with_caller_and_session(tmp_path):
