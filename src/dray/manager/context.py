@@ -76,7 +76,7 @@ class Context:
         self.peer_tokens = config.peer_tokens
         """The rules of access; the daemon brings others when it reads the configuration again."""
         self.acts: deque[ActInfo] = deque(maxlen=ACTS_REMEMBERED_MAX)
-        """What callers did lately, the newest first."""
+        """Acts of callers lately, the newest first."""
         self.leases = Leases()
         self._files = files
         self._connections = 0

@@ -1,4 +1,4 @@
-"""Who uses a queue manager, by which rules, and what callers did lately: `Manager.access()`."""
+"""`Manager.access()` tells rules of access, open connections, and the last acts of callers."""
 
 from __future__ import annotations
 

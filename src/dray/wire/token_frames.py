@@ -47,7 +47,7 @@ class DescribeAccess(Head, frozen=True):
 
 
 class AccessState(Head, frozen=True):
-    """Who is connected, by which rules, and what callers did lately."""
+    """Rules of access, open connections, and the last acts of callers."""
 
     code = 135
     pages = True

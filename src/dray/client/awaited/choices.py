@@ -22,3 +22,7 @@ def checked_digest(kind: str | None) -> str | None:
 def quota_limit(quota: int | str | EllipsisType | None) -> int | None:
     """A quota in bytes, None for no limit; `...` leaves it as it is."""
     return SetQuota.KEPT if isinstance(quota, type(...)) else optional_size(quota)
+
+
+def unheard(_done: int, _total: int) -> None:
+    """Progress that nobody reads."""

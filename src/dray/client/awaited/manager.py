@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited import moving, token_calls
-from dray.client.awaited.choices import checked_digest, quota_limit
+from dray.client.awaited.choices import checked_digest, quota_limit, unheard
 from dray.client.awaited.deliveries import Arrival, wait_for_delivery
 from dray.client.awaited.doctor import examine
 from dray.client.awaited.listing import all_queues
@@ -318,7 +318,7 @@ class Manager:
         from dray.client.awaited.backup import back_up
 
         connection = await self._link.connection()
-        return await back_up(connection, self._link.runtime, target, progress or _unheard)
+        return await back_up(connection, self._link.runtime, target, progress or unheard)
 
     async def offer_file(
         self,
@@ -446,7 +446,3 @@ class Manager:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _unheard(_done: int, _total: int) -> None:
-    """Progress that nobody reads."""
