@@ -17,7 +17,21 @@ FOLDER_MODE = 0o700
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW
 _PROBE = f"{0:032x}-0.at."
 """A receiver removes files of this name from its hidden folder, if a probe was killed there."""
-_REFUSED = "{name} is {what}, remove it"
+_PLANTED = {
+    errno.ELOOP: "{name} is a symbolic link, remove it",
+    errno.EINVAL: "{name} is no regular file, remove it",
+    errno.EMLINK: "{name} is a second name of another file, remove it",
+    errno.EPERM: "{name} is a file of another user, remove it",
+}
+"""Sentences about a name that we were going to use."""
+_KEPT = {
+    errno.ELOOP: "{name} is a symbolic link; put the file that it leads to in its place",
+    errno.EINVAL: "{name} is no regular file; bring back the one that was there",
+    errno.EMLINK: "{name} has a second name (a hard link), by which others could change it; remove"
+    " that other name, or copy the directory to a place of its own",
+    errno.EPERM: "{name} belongs to another user; give it to the user that runs this program",
+}
+"""Sentences about a file that holds something."""
 
 
 def make_own_folder(folder: Path) -> None:
@@ -39,19 +53,12 @@ def open_own(path: Path, mode: int = FILE_MODE) -> int:
 
     Raises OSError unless it is a regular file of this user with one name only.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | _SAFELY
-    try:
-        descriptor = os.open(path, flags, mode)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise _refused(errno.ELOOP, path, "a symbolic link") from error
-    try:
-        _check_own(path, os.fstat(descriptor))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return _opened(path, os.O_CREAT, mode, _PLANTED)
+
+
+def open_own_existing(path: Path) -> int:
+    """Open a file that is there for reading and writing; raises OSError as `open_own` does."""
+    return _opened(path, 0, FILE_MODE, _KEPT)
 
 
 def is_of_this_user(path: Path, status: os.stat_result) -> bool:
@@ -70,14 +77,25 @@ def is_of_this_user(path: Path, status: os.stat_result) -> bool:
         Path(probe).unlink()
 
 
-def _check_own(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise _refused(errno.EINVAL, path, "no regular file")
-    if status.st_nlink > 1:
-        raise _refused(errno.EMLINK, path, "a second name of another file")
-    if not is_of_this_user(path, status):
-        raise _refused(errno.EPERM, path, "a file of another user")
+def _opened(path: Path, flags: int, mode: int, refusals: dict[int, str]) -> int:
+    def refused(number: int) -> OSError:
+        return OSError(number, refusals[number].format(name=path.name))
 
-
-def _refused(number: int, path: Path, what: str) -> OSError:
-    return OSError(number, _REFUSED.format(name=path.name, what=what))
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | _SAFELY | flags, mode)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise refused(errno.ELOOP) from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise refused(errno.EINVAL)
+        if status.st_nlink > 1:
+            raise refused(errno.EMLINK)
+        if not is_of_this_user(path, status):
+            raise refused(errno.EPERM)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -14,6 +14,7 @@ from dray.client.files.upload_state import VERSION, UploadNote, UploadOrigin, Up
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.model.limits import MIB
+from dray.store.manifest import MANIFEST_NAME, Identity, Manifest, overwrite_manifest
 from tests.integration.commands import dray as command
 
 pytestmark = pytest.mark.slow
@@ -76,3 +77,29 @@ def test_a_link_planted_where_the_state_of_an_upload_grows_is_not_followed(tmp_p
     note = UploadNote(VERSION, "id", "queue", UploadOrigin("", 1, ""))
     state.write(note)
     assert (victim.read_bytes(), state.read()) == (b"precious", note)
+
+
+@pytest.mark.parametrize("name", ["storage/QMLog", "storage/lock"])
+def test_a_store_writes_through_no_second_name_of_a_file(tmp_path, name):
+    data, victim = tmp_path / "data", tmp_path / "victim"
+    with dray.open(data) as manager:
+        manager.create_queue("orders").send(b"1")
+    victim.hardlink_to(data / name)
+    before = victim.read_bytes()
+    told = f"{Path(name).name} (is|has) a second name"
+    with pytest.raises(dray.DrayError, match=told):
+        dray.open(data)
+    assert victim.read_bytes() == before
+    victim.unlink()
+    with dray.open(data) as manager:
+        assert manager.queue("orders").receive(timeout=0).body == b"1"
+
+
+def test_a_link_planted_in_place_of_a_manifest_is_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / MANIFEST_NAME).symlink_to(victim)
+    manifest = Manifest(closed=True, identity=Identity("", 0, 0), files={}, store=True)
+    with pytest.raises(OSError, match="is a symbolic link; put the file"):
+        overwrite_manifest(tmp_path, manifest)
+    assert victim.read_bytes() == b"precious"

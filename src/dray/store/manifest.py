@@ -25,7 +25,7 @@ from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
 from dray.fsync import sync_folder
-from dray.own_files import create_own
+from dray.own_files import create_own, open_own_existing
 from dray.store.audit import AUDIT_NAME
 from dray.store.chain import ORIGIN, ChainReport, verify_chain
 from dray.store.decisions import LOG_LOST, LOG_NAME
@@ -195,7 +195,7 @@ def overwrite_manifest(data: Path, manifest: Manifest) -> None:
     Raises OSError.
     """
     image = _encode(manifest)
-    descriptor = os.open(data / MANIFEST_NAME, os.O_WRONLY)
+    descriptor = open_own_existing(data / MANIFEST_NAME)
     try:
         os.pwrite(descriptor, image, 0)
         os.ftruncate(descriptor, len(image))

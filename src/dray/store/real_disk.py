@@ -12,7 +12,7 @@ from typing import Final, cast
 from dray.errors import StoreError, StoreLocked, StorePoisoned
 from dray.forks import keep_from_children
 from dray.fsync import sync_folder
-from dray.own_files import FILE_MODE, make_own_folder, open_own
+from dray.own_files import make_own_folder, open_own, open_own_existing
 from dray.store.disk import (
     FOLDER_NAME,
     LOCK_NAME,
@@ -134,9 +134,8 @@ class RealDisk:
 
     def lock(self) -> None:
         """Hold an exclusive lock on `storage/lock`, with the process id inside for people."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         try:
-            descriptor = os.open(self._folder / LOCK_NAME, flags, FILE_MODE)
+            descriptor = open_own(self._folder / LOCK_NAME)
         except OSError as error:
             raise self._unusable(error) from error
         try:
@@ -172,7 +171,7 @@ class RealDisk:
         path = self._folder / name
         with translated(name, "open"):
             try:
-                descriptor, known = os.open(path, os.O_RDWR | os.O_NOFOLLOW), True
+                descriptor, known = open_own_existing(path), True
             except FileNotFoundError:
                 self._make_folder(name)
                 self._tell(comes=name)
