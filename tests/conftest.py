@@ -13,6 +13,7 @@ import pytest
 from tests import counts, endings
 from tests.java_classes import JavaClasses
 from tests.leaks import Leaks
+from tests.warm import WarmPrograms
 
 # Started in the background by a shell, a process ignores SIGINT, and so do its children; the tests
 # that interrupt something would then wait for ever.
@@ -40,6 +41,7 @@ LONG = ("spark", "browser", "crash", "simulation", "integration", "property")
 def pytest_configure(config):
     if config.pluginmanager.hasplugin("cacheprovider"):
         config.pluginmanager.register(JavaClasses(config), "java classes")
+    config.pluginmanager.register(WarmPrograms(), "warm programs")
     config.pluginmanager.register(Leaks(), "leaks")
     config.pluginmanager.register(endings, "endings")
     config.pluginmanager.register(counts, "counts")

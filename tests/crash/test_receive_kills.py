@@ -15,11 +15,9 @@ import pytest
 
 import dray
 from dray.testing.processes import ManagerProcess
-from tests.integration.commands import COMMAND, WITHIN_S, environment, warm_command
+from tests.integration.commands import COMMAND, WITHIN_S, environment
 from tests.integration.commands import dray as run
 from tests.integration.commands import run as run_module
-
-__all__ = ["warm_command"]
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import pytest
-
 from dray.errors import every_error
-from tests.integration.warm import Program, WarmCommand
 
 WITHIN_S = 280
 COMMAND = [sys.executable, "-m", "dray.cli"]
@@ -55,32 +52,20 @@ def environment(url=None):
     return kept | ({"DRAY_URL": url} if url else {})
 
 
-@pytest.fixture(scope="session", autouse=True)
-def warm_command():
-    """One process that has loaded the command line, for all commands of a run."""
-    with WarmCommand() as WarmCommand.running:
-        yield
-    WarmCommand.running = None
-
-
 def dray(*arguments, url=None, stdin=b"", cwd=None):
     """Run `dray` with arguments to its end."""
     return run("dray.cli", *arguments, url=url, stdin=stdin, cwd=cwd)
 
 
 def run(module, *arguments, url=None, stdin=b"", cwd=None):
-    """Run a module as a program with arguments to its end, forked from the warm process if any."""
-    program = Program(module, list(map(str, arguments)), environment(url), cwd)
-    warm = WarmCommand.running
-    if warm is not None and warm.serves(program):
-        return Said(*warm.run(program, stdin, WITHIN_S))
+    """Run a module as a program with arguments to its end."""
     done = subprocess.run(
-        [sys.executable, "-m", module, *program.arguments],
+        [sys.executable, "-m", module, *map(str, arguments)],
         input=stdin,
         capture_output=True,
         check=False,
         timeout=WITHIN_S,
-        env=program.environment,
+        env=environment(url),
         cwd=cwd,
     )
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -7,9 +7,6 @@ import uuid
 import pytest
 
 import dray
-from tests.integration.commands import warm_command
-
-__all__ = ["warm_command"]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from dray.testing.processes import ManagerProcess
 from tests.integration.commands import (
     COMMAND,
     environment,
-    warm_command,  # noqa: F401 - the fixture of the commands
 )
 from tests.integration.commands import dray as run
 

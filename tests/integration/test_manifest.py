@@ -11,7 +11,6 @@ import dray
 import dray.folders
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import dray as run
-from tests.integration.commands import warm_command  # noqa: F401 - the fixture of the commands
 
 pytestmark = pytest.mark.slow
 FILES = {b"a": b"first", b"b/c": b"", b"b/not-utf8-\xe9": b"x" * 300_000}

@@ -11,10 +11,8 @@ import pytest
 
 import dray
 from dray.testing.processes import ManagerProcess
-from tests.integration.commands import COMMAND, environment, until, warm_command
+from tests.integration.commands import COMMAND, environment, until
 from tests.integration.commands import dray as run
-
-__all__ = ["warm_command"]
 
 pytestmark = pytest.mark.slow
 

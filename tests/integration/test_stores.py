@@ -14,11 +14,9 @@ import dray.folders
 from dray.folders.fsspec import file_system
 from dray.folders.store_target import NOTES
 from dray.testing.processes import ManagerProcess
-from tests.integration.commands import COMMAND, environment, until, warm_command
+from tests.integration.commands import COMMAND, environment, until
 from tests.integration.commands import dray as run
 from tests.s3_store import objects_at, s3_on_loopback
-
-__all__ = ["warm_command"]
 
 pytestmark = pytest.mark.slow
 BODY = random.Random(3).randbytes(700_000)

@@ -11,7 +11,6 @@ from dray.testing.processes import ManagerProcess
 from tests.integration.commands import dray as run
 from tests.integration.commands import (
     environment,  # noqa: F401 - with its fixture
-    warm_command,  # noqa: F401 - the fixture of the commands
 )
 
 pytestmark = pytest.mark.slow
