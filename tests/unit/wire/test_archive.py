@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 
+import msgspec
 import pytest
 
 from dray.errors import BackupDamaged
-from dray.wire.archive import About, ArchiveReader, ArchiveWriter, pack_runs
+from dray.wire.archive import About, ArchiveReader, ArchiveWriter, End, pack_runs
 
 STATE = b"the state of a queue manager " * 20
 FIRST, SECOND = b"a" * 300, os.urandom(200)
@@ -108,3 +109,13 @@ def test_an_archive_of_another_version_is_not_guessed_at():
     data, _ = archive()
     with pytest.raises(BackupDamaged, match="it is of version 9, this is 1"):
         read(data[:8] + b"\x09\x00" + data[10:])
+
+
+def test_what_an_archive_says_of_itself_is_an_array_that_nobody_can_change():
+    told = about()
+    assert msgspec.msgpack.encode(told)[0] == 0x98, "eight values, without their names"
+    assert msgspec.msgpack.encode(End(3, b"x")) == b"\x92\x03\xc4\x01x"
+    for each in (told, End(3, b"x")):
+        assert hash(each) is not None
+        with pytest.raises(AttributeError):
+            setattr(each, each.__struct_fields__[0], 0)

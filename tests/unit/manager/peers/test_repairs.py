@@ -413,3 +413,11 @@ def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> N
     assert len(heavy.index) == 42
     assert cuts == 4
     assert whole < sent <= whole + cuts * (window + 2_000)
+
+
+def test_a_repair_is_forgotten_once_the_message_is_whole(pair: Pair) -> None:
+    """It would be asked for on each new connection, and count against the bound for ever."""
+    sequence = pair.send_with_hole()
+    caller = pair.destination
+    assert_whole(caller, answers_to(pair.net, caller, pair.receive(caller)), sequence)
+    assert not look_into(pair.net["d"].manager).subjects.holes.wanted

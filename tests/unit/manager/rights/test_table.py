@@ -15,6 +15,7 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import backup_frames, frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
 ADA, BOB = Caller("user:ada"), Caller("token:bob", address="10.0.0.2:4000")
@@ -272,3 +273,19 @@ def test_a_box_belongs_to_its_caller(tmp_path):
     ada.call(box)
     assert isinstance(refused(bob, box), AccessDenied)
     again.call(box)
+
+
+def test_a_caller_that_posts_to_ever_new_queues_is_remembered_for_the_last_ones_only(
+    tmp_path, monkeypatch
+):
+    """It names as many as it likes, and pays for none of them."""
+    monkeypatch.setattr("dray.manager.rights.table.QUEUES_MAX", 3)
+    driver = driver_with(tmp_path, allowing("user:ada", "send"))
+    ada = driver.session(ADA)
+    names = [f"queue{number}" for number in range(3)]
+    for name in names:
+        ada.ask(frames.Post("box", b"", name))
+    session = look_into(driver.manager).sessions[ada.number]
+    assert session.posts_to == set(names)
+    ada.ask(frames.Post("box", b"", "one too many"))
+    assert session.posts_to == {"one too many"}
