@@ -121,7 +121,7 @@ PACKAGES = (
     ("daemon/direct", "The daemon: callers in the same program"),
     ("daemon/files", "The daemon: files that clients lend"),
     ("daemon/pacing", "The daemon: when to sync, and what waits"),
-    ("offline", "What is done with a stopped manager's data directory"),
+    ("offline", "Work on the data directory of a stopped manager"),
     ("net", "Connections: TLS, tunnels, send buffers"),
     ("manager", "The queue manager"),
     ("manager/requests", "The queue manager: what a client may ask"),

@@ -11,7 +11,7 @@ HOUSE = Path(__file__).resolve().parent.parent.parent
 # Decisions and measurements are of their time, the list of modules is made of docstrings, and the
 # page on style quotes sentences that are wrong.
 OTHERS = ("docs/decisions/", "docs/measurements/", "docs/reference/modules.md", "STYLE.md")
-BEGINNING = r"(?:^(?:[-*] |\d+\. |\| )?|(?<=[.:;!] )|(?<=\| ))(?:\*\*)?"
+BEGINNING = r"(?:^(?:[-*] |\d+\. |\| |#+ )?|(?<=[.:;!] )|(?<=\| ))(?:\*\*)?"
 CLAUSE = rf"{BEGINNING}(?:What|Whatever|Who|Whoever|Whose)\b[^?.|\n]*(?:[.|\n]|\Z)"
 OF = rf"{BEGINNING}Of (?:a|an|all|each|one|the|those|what|whom)\b[^.,|\n]*,"
 TURNED = re.compile(f"{CLAUSE}|{OF}", re.MULTILINE)
@@ -60,6 +60,7 @@ def test_a_page_for_users_has_no_number_of_a_requirement(name):
         "- Whoever asks gets it.",
         "| a row | What was refused no longer counts |",
         "Of the two files, one is whole.",
+        "## What a start does",
         "A line that goes\non. What follows is turned round.",
     ],
 )
@@ -75,7 +76,6 @@ def test_a_sentence_that_is_turned_round_is_noticed(text):
         "`What is this`",
         "```\nWhat is this is code\n```",
         "Of course not.",
-        "## What a start does",
         "| state | what to do |",
     ],
 )
