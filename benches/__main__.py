@@ -24,6 +24,7 @@ NAMES = (
     "local_large",
     "transfer",
     "file_transfer",
+    "folders",
     "delivery",
     "worlds",
     "lanes",
