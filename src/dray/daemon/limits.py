@@ -94,6 +94,9 @@ QUICK_SYNCS: Final = 16
 """About so many quick syncs earn the disk that trust at first. Later a slow one has to be made good
 by as many quick ones as it took milliseconds, so a disk that hangs for a second is not waited for
 by the loop in the next thousand syncs."""
+SLOW_SYNCS: Final = 8
+"""A disk is slow if none of so many syncs took less than QUICK_SYNC_S. On a quick disk of a busy
+machine a few of eight are quick: a quarter took 0.6 ms where the mean was 1 to 2."""
 SLICE_S: Final = 0.0005
 """The slice of the processor that the loop and its workers ask for: longer than what they do
 between two waits, shorter than the milliseconds that others get. Linux takes 0.1 to 100 ms."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from dray.errors import StoreFull, StorePoisoned
 from dray.store.disk import ReadableBuffer
@@ -10,7 +11,10 @@ from dray.store.real_disk import RealDisk, RealFile
 
 
 class Gate:
-    """Open at first. `waiting` is set while a sync stands before a closed gate."""
+    """Open at first. `waiting` is set while a sync stands before a closed gate.
+
+    Each sync takes `sync_s` more than the real disk does.
+    """
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -20,6 +24,7 @@ class Gate:
         self.no_room_for = ""
         self.broken_writes = ""
         self.passed = 0
+        self.sync_s = 0.0
         self.threads: list[str] = []
 
     def close(self) -> None:
@@ -33,6 +38,7 @@ class Gate:
         if self.broken:
             raise StorePoisoned(f"Could not sync {name}: the test broke it.", file=name)
         self.passed += 1
+        time.sleep(self.sync_s)
         self.threads.append(threading.current_thread().name)
 
 

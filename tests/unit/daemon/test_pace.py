@@ -13,6 +13,7 @@ from dray.daemon.limits import (
     QUICK_SYNC_BYTES,
     QUICK_SYNC_S,
     QUICK_SYNCS,
+    SLOW_SYNCS,
     STALE_TURN_S,
 )
 from dray.daemon.pacing.pace import Gathering, SyncPace
@@ -201,3 +202,20 @@ def test_much_to_write_is_never_quick_and_says_nothing_about_little():
     assert not pace.is_quick(QUICK_SYNC_BYTES + 1)
     pace.took(1.0, QUICK_SYNC_BYTES + 1)
     assert pace.is_quick(0)
+
+
+def test_a_disk_is_slow_while_none_of_the_last_syncs_was_quick():
+    pace = SyncPace()
+    for _ in range(SLOW_SYNCS):
+        assert not pace.is_slow
+        pace.took(2 * QUICK_SYNC_S, 0)
+    assert pace.is_slow
+    # Much to write takes its time on any disk.
+    pace.took(0.0, QUICK_SYNC_BYTES + 1)
+    assert pace.is_slow
+    pace.took(QUICK_SYNC_S / 2, 0)
+    for _ in range(SLOW_SYNCS - 1):
+        pace.took(1.0, 0)
+        assert not pace.is_slow
+    pace.took(1.0, 0)
+    assert pace.is_slow

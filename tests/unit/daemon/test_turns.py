@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from dray.daemon.limits import QUICK_SYNC_S, SLOW_SYNCS
 from dray.errors import ProtocolError, StorePoisoned
 from dray.machine import Tick
 from dray.manager.events import (
@@ -32,6 +33,17 @@ def test_an_answer_is_released_only_after_its_sync(echo, wait_until):
         assert (at_once.request_id, bytes(at_once.body)) == (3, RECORD[:100])
         echo.gate.open.set()
         assert client.hear().request_id == 2
+
+
+def test_a_slow_disk_syncs_the_log_of_a_commit_once(echo):
+    """Both workers synced it, and such a disk does one sync behind the other."""
+    echo.gate.sync_s = 1.5 * QUICK_SYNC_S
+    with echo.client() as client:
+        for number in range(1, SLOW_SYNCS + 2):
+            client.ask(frames.Commit(1, 0), number)
+        before = echo.gate.passed
+        client.ask(frames.Commit(1, 0), SLOW_SYNCS + 2)
+        assert echo.gate.passed == before + 1
 
 
 def test_an_answer_without_facts_waits_for_the_facts_before_it(echo, wait_until):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from dray.daemon.pacing.worker import Worker
+import pytest
+
+from dray.daemon.pacing.worker import SideBySide, Worker
 
 
 def test_jobs_run_in_order_in_another_thread_and_outcomes_in_the_loop():
@@ -35,3 +37,33 @@ def test_stopping_finishes_what_was_submitted():
 
     asyncio.run(main())
     assert done == list(range(100))
+
+
+@pytest.mark.parametrize("failing", [None, 0, 1])
+def test_the_loop_hears_once_of_jobs_side_by_side_and_of_an_error_at_once(failing):
+    heard: list[BaseException | None] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        workers = [Worker(loop, "one"), Worker(loop, "other")]
+        go_on = [threading.Event(), threading.Event()]
+
+        def job(number: int) -> None:
+            assert go_on[number].wait(100)
+            if number == failing:
+                raise OSError
+
+        beside = SideBySide(2)
+        for number, worker in enumerate(workers):
+            worker.submit(lambda number=number: job(number), heard.append, beside)
+        go_on[0].set()
+        await workers[0].idle()
+        assert [type(error) for error in heard] == ([OSError] if failing == 0 else [])
+        go_on[1].set()
+        for worker in workers:
+            await worker.idle()
+            worker.stop()
+
+    asyncio.run(main())
+    expected = {None: [type(None)], 0: [OSError, type(None)], 1: [OSError]}[failing]
+    assert [type(error) for error in heard] == expected

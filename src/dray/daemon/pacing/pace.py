@@ -12,6 +12,9 @@ much as the sync of one small group itself. Where the answer of one request is a
 release, and little is to be written, and the disk is quick on the whole, the loop runs it itself.
 Quick syncs of the workers first make good the time that a slow sync took too long, so a
 slow disk holds the loop once in a while, and a quick one no longer than it takes to tell.
+
+If only the log is to be synced, both workers sync it on a quick disk: one of them is awake sooner.
+A slow disk would do one sync behind the other, so there one worker syncs it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from dray.daemon.limits import (
     QUICK_SYNC_BYTES,
     QUICK_SYNC_S,
     QUICK_SYNCS,
+    SLOW_SYNCS,
     STALE_TURN_S,
 )
 
@@ -95,11 +99,18 @@ class SyncPace:
     def __init__(self) -> None:
         """Begin without trust: as if that many syncs had taken twice as long as may be."""
         self._overdrawn_s = QUICK_SYNCS * QUICK_SYNC_S
+        self._lately: deque[float] = deque(maxlen=SLOW_SYNCS)
 
     def took(self, seconds: float, heap_bytes: int) -> None:
         """Note how long a sync took, from its beginning to when the loop knew of its end."""
         if heap_bytes <= QUICK_SYNC_BYTES:
             self._overdrawn_s = max(0.0, self._overdrawn_s + seconds - QUICK_SYNC_S)
+            self._lately.append(seconds)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the disk takes long for every sync, whatever else the machine does."""
+        return len(self._lately) == SLOW_SYNCS and min(self._lately) >= QUICK_SYNC_S
 
     def is_quick(self, heap_bytes: int) -> bool:
         """Whether a sync of so many dirty bytes is likely to be over in a moment."""

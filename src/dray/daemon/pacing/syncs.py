@@ -18,7 +18,7 @@ from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.pacing.checkpoints import Checkpoints
 from dray.daemon.pacing.pace import Gathering, SyncPace
 from dray.daemon.pacing.passes import GivenUp
-from dray.daemon.pacing.worker import Worker
+from dray.daemon.pacing.worker import SideBySide, Worker
 from dray.daemon.roles import Performing
 from dray.errors import StoreFull, StorePoisoned
 from dray.machine import Machine, always, but, nothing, on
@@ -116,7 +116,6 @@ class Syncs(Machine[SyncState, Any, Any]):
         self.gathered_bytes = 0
         self._line: deque[_Turn] = deque()
         self._running: _Turn | None = None
-        self._halves_left = 0
         self._began_at = 0.0
         self._pace = SyncPace()
         self._loop_may_sync = True
@@ -280,22 +279,23 @@ class Syncs(Machine[SyncState, Any, Any]):
     # ----------------------------------------------------------------- from workers and timers
 
     def _submit(self, sync: Sync) -> None:
-        # One half alone is run by both workers: see the busy machine in docs/decisions/0012.
-        halves = islice(cycle(sync.halves()), len(self.workers))
-        self._halves_left = len(self.workers)
-        for worker, half in zip(self.workers, halves, strict=True):
-            worker.submit(half, self._half_synced)
+        halves = sync.halves()
+        if not self._pace.is_slow:
+            # One half alone is run by both workers: see the busy machine in docs/decisions/0012.
+            halves = list(islice(cycle(halves), len(self.workers)))
+        beside = SideBySide(len(halves))
+        for worker, half in zip(self.workers, halves, strict=False):
+            worker.submit(half, self._synced_by_workers, beside)
 
     def _is_over_soon(self, turn: _Turn) -> bool:
         """Whether one answer is all that waits, for a sync not worth handing over."""
         lone = len(turn.effects) == 1 and isinstance(turn.effects[0], Answer)
         return lone and self._loop_may_sync and self._pace.is_quick(turn.sync.heap_bytes)
 
-    def _half_synced(self, error: BaseException | None) -> None:
+    def _synced_by_workers(self, error: BaseException | None) -> None:
         if error is not None:
             self._failed(error)
-        self._halves_left -= 1
-        if not self._halves_left and self._running is not None:
+        elif self._running is not None:
             self._running.sync.done = True
             self._step(_SYNCED)
 

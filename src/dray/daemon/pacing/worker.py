@@ -7,6 +7,7 @@ standard library does the same at a higher price per job, and group commit pays 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import queue
 import threading
 from collections.abc import Callable
@@ -15,19 +16,36 @@ Job = Callable[[], object]
 Outcome = Callable[[BaseException | None], None]
 
 
+class SideBySide:
+    """Jobs that several workers run at the same time, and of which the loop hears once."""
+
+    def __init__(self, jobs: int) -> None:
+        """Begin with none of so many ended."""
+        self._jobs = jobs
+        # One step of it cannot be divided, whichever threads take steps.
+        self._ended = itertools.count(1)
+
+    def is_last(self) -> bool:
+        """Note that one more has ended; whether all have."""
+        return next(self._ended) == self._jobs
+
+
 class Worker:
     """A thread of its own with a line of jobs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         """Start the thread; outcomes are called in `loop`."""
         self._loop = loop
-        self._jobs: queue.SimpleQueue[tuple[Job, Outcome] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Job, Outcome, SideBySide] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job, outcome: Outcome) -> None:
-        """Run `job` in the thread, then `outcome` in the loop with the error it raised, or None."""
-        self._jobs.put((job, outcome))
+    def submit(self, job: Job, outcome: Outcome, beside: SideBySide | None = None) -> None:
+        """Run `job` in the thread, then `outcome` in the loop with the error it raised, or None.
+
+        Where the job runs `beside` others, the loop hears None from the last of them only.
+        """
+        self._jobs.put((job, outcome, beside or SideBySide(1)))
 
     async def idle(self) -> None:
         """Wait until everything submitted so far has been done and told."""
@@ -47,13 +65,14 @@ class Worker:
 
     def _run(self) -> None:
         while (entry := self._jobs.get()) is not None:
-            job, outcome = entry
+            job, outcome, beside = entry
             error: BaseException | None = None
             try:
                 job()
             except BaseException as raised:  # noqa: BLE001 - told to the loop, which acts on it
                 error = raised
-            self._loop.call_soon_threadsafe(outcome, error)
+            if beside.is_last() or error is not None:
+                self._loop.call_soon_threadsafe(outcome, error)
 
 
 def _nothing() -> None:
