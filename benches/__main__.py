@@ -21,6 +21,7 @@ NAMES = (
     "express",
     "storage_commits",
     "storage_writes",
+    "slow_disk",
     "local_large",
     "transfer",
     "file_transfer",
