@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.errors import DrayError, LargeMessageCorrupt, StoreError, StoreLocked
+from dray.errors import LargeMessageCorrupt, StoreCorrupt, StoreError, StoreLocked
 from dray.spark.landing.landing import Landing
 from dray.spark.landing.table import LandedTable
 from tests.spark.local_queue import LocalPuller, LocalQueue, LocalSettler
@@ -139,8 +139,12 @@ def test_an_empty_file_of_the_checkpoint_is_refused_and_without_it_all_lands_onc
     for number in range(4, 9):
         queue.add(b"%d" % number)
 
-    with pytest.raises(DrayError, match=f"Failed to read log file .*/{emptied}/{newest.name}"):
+    with pytest.raises(StoreCorrupt) as caught:
         land(spark, queue, out)
+    assert str(caught.value) == (
+        f"Spark's checkpoint has a damaged file, {newest}, as a power failure leaves one behind;"
+        f" remove the directory {checkpoint} and start again: the queue has what was not settled"
+    )
     shutil.rmtree(checkpoint)
     land(spark, queue, out, at_once=5)
 

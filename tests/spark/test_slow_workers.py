@@ -6,9 +6,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dray.errors import DrayError, StoreLocked
-from dray.spark.failure import WORKER_TOO_SLOW
+from dray.spark.failure import STARTS_MAX, WORKER_TOO_SLOW
 from dray.spark.landing.landing import Landing
-from dray.spark.landing.query import AT_ONCE, STARTS_MAX, LandingQuery
+from dray.spark.landing.query import AT_ONCE, LandingQuery
+from dray.spark.settle_batches import _write_patiently
 
 SLOW = f"[STREAM_FAILED] Query [id = 1] terminated with exception: {WORKER_TOO_SLOW}. SQLSTATE: X"
 
@@ -98,3 +99,36 @@ def test_a_failure_of_our_own_is_told_even_if_it_sounds_like_it(tmp_path):
     with pytest.raises(StoreLocked):
         LandingQuery(rows, refuse, tmp_path, AT_ONCE).run()
     assert len(rows.begun) == 1
+
+
+class Writing:
+    """What a program writes of a batch, and how each attempt ends."""
+
+    def __init__(self, *ends: Exception | None) -> None:
+        self.ends = list(ends)
+
+    def __call__(self):
+        end = self.ends.pop(0)
+        if end is not None:
+            raise end
+
+
+def test_settling_writes_a_batch_again_whose_worker_was_too_slow(caplog):
+    writing = Writing(slow(), slow(), None)
+    _write_patiently(writing)
+    assert not writing.ends
+    assert caplog.text.count("took too long to start") == 2
+
+
+def test_settling_tells_of_a_worker_that_is_always_too_slow():
+    writing = Writing(*(slow() for _ in range(STARTS_MAX + 1)))
+    with pytest.raises(PySparkException, match=WORKER_TOO_SLOW):
+        _write_patiently(writing)
+    assert len(writing.ends) == 1
+
+
+def test_settling_tries_no_other_failure_again():
+    writing = Writing(ValueError("something else"), None)
+    with pytest.raises(ValueError, match="something else"):
+        _write_patiently(writing)
+    assert writing.ends == [None]

@@ -14,12 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dray.errors import DrayError, StoreError, StoreFull, StoreLocked, every_error
+from dray.errors import DrayError, StoreCorrupt, StoreError, StoreFull, StoreLocked, every_error
 
 WORKER_TOO_SLOW = "Python worker failed to connect back"
 """Spark's message when a worker took longer than ten seconds to start, which no option changes."""
+STARTS_MAX = 5
+"""A landing begins so many queries, and a batch is written so often, while workers are too slow."""
 _OURS = re.compile(r"^(?:[\w.]+: )*dray\.errors(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
 _SENTENCE_CHARACTERS_MAX = 500
+_UNREADABLE_FILE = re.compile(r"Failed to read log file (?:file:)?(.+?)\.(?: |$)", re.MULTILINE)
+"""Spark's words for an empty or damaged file of a checkpoint."""
+_FULL = "No space left on device"
+"""The system's words for a full disk, as Java repeats them."""
 _OTHER_QUERY = "CONCURRENT_STREAM_LOG_UPDATE"
 """Spark's word for a checkpoint into which somebody else writes."""
 
@@ -75,6 +81,21 @@ def _ours_in(text: str) -> DrayError | None:
         return StoreLocked(
             "another query writes into the same checkpoint; give each query a checkpointLocation"
             " of its own, or stop the other one and start this one again"
+        )
+    if _FULL in text:
+        return StoreFull(
+            "no room on a disk that Spark writes to, for its checkpoint or its scratch files; what"
+            " was committed before is kept, so make room and start again"
+        )
+    damaged = _UNREADABLE_FILE.search(text)
+    if damaged is not None:
+        path = Path(damaged[1])
+        return StoreCorrupt(
+            f"Spark's checkpoint has a damaged file, {path}, as a power failure leaves one behind;"
+            f" remove the directory {path.parent.parent} and start again: the queue has what was"
+            " not settled",
+            event=0,
+            file=str(path),
         )
     return None
 

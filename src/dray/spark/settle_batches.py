@@ -15,6 +15,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blake3 import blake3
@@ -31,6 +32,7 @@ from dray.errors import (
     QueueRecreated,
 )
 from dray.model.classes import TransactionStatus
+from dray.spark.failure import STARTS_MAX, WORKER_TOO_SLOW
 from dray.spark.landing.settler import take_large
 from dray.spark.managers import Managers, patiently
 from dray.spark.sink.batches import BatchName
@@ -77,7 +79,7 @@ def settling(write: Write) -> Callable[[DataFrame, int], None]:
         batch = _BatchOfSource(query, batch_id, ranges)
         try:
             if not batch.is_written():
-                write(rows, batch_id)
+                _write_patiently(partial(write, rows, batch_id))
             # Done again after a crash: it may have come between the notes at two managers.
             batch.note_written()
             batch.settle()
@@ -85,6 +87,20 @@ def settling(write: Write) -> Callable[[DataFrame, int], None]:
             batch.close()
 
     return write_and_settle
+
+
+def _write_patiently(write: Callable[[], object]) -> None:
+    """Call `write` until Spark has started its workers in time: it waits ten seconds for each."""
+    for left in reversed(range(STARTS_MAX)):
+        try:
+            write()
+        except Exception as error:
+            # Spark raises it as one of Java's, or as one of its own that has the text.
+            if not left or WORKER_TOO_SLOW not in str(error):
+                raise
+            logger.warning("a Python worker of Spark took too long to start; once more")
+        else:
+            return
 
 
 class _BatchOfSource:

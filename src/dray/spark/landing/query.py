@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import DrayError, StoreLocked
-from dray.spark.failure import WORKER_TOO_SLOW, plainly
+from dray.spark.failure import STARTS_MAX, WORKER_TOO_SLOW, plainly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STARTS_MAX = 5
-"""Queries begun for one landing while workers are too slow for Spark, which waits 10 s for each."""
 _POLL_SECONDS = 0.2
 _TRIGGER_INTERVAL = "500 milliseconds"
 
