@@ -41,12 +41,12 @@ check: $(READY) ## lint, format, types, imports, house rules
 bench: $(READY) ## the benchmarks, paired with this machine's own limits (ARGS passed on)
 	@$(BIN)/python -m benches $(ARGS)
 
-browser: ## install what the tests of pages use: the Debian package chromium, as root, and axe-core
+browser: ## install what the tests of pages use: chromium of Debian, as root; axe-core and tus-js-client
 	@command -v chromium >/dev/null || test "$$(id -u)" = 0 || { echo "dray: make browser installs the" \
 		"Debian package chromium, which only root can: sudo make browser" >&2; exit 1; }
 	@command -v chromium >/dev/null || apt-get install --no-install-recommends $(ARGS) chromium
-	@command -v npm >/dev/null || { echo "dray: axe-core comes from npm: install Node.js" >&2; exit 1; }
-	@npm install --silent --no-audit --no-fund --no-save --prefix "$(BROWSER)" axe-core@4.14.1
+	@command -v npm >/dev/null || { echo "dray: axe-core and tus-js-client come from npm: install Node.js" >&2; exit 1; }
+	@npm install --silent --no-audit --no-fund --no-save --prefix "$(BROWSER)" axe-core@4.14.1 tus-js-client@4.3.1
 
 peers: $(READY) ## install what `make bench ARGS=peers` compares with: Debian packages, as root
 	@test "$$(id -u)" = 0 || { echo "dray: make peers installs the Debian packages nats-server and" \
