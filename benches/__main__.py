@@ -31,6 +31,7 @@ NAMES = (
     "lanes",
     "hostile",
     "secured",
+    "http",
     "memory",
     "storage_depth",
     "storage_reopen",

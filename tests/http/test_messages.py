@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import socket
@@ -325,3 +326,64 @@ def test_the_pages_for_operators_stand_on_the_same_address(client, server):
     assert httpx.get(f"{server.base}/healthz").text == "alive\n"
     assert httpx.get(f"{server.base}/readyz").text == "ready\n"
     assert "dray_manager_info" in httpx.get(f"{server.base}/metrics").text
+
+
+@pytest.fixture
+def soon():
+    """Holdings whose things end by time at once."""
+    from dray.console.v1 import held
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(held, "LEASE_S", 0.01)
+        yield held
+
+
+class Thing:
+    """Something that is held."""
+
+    timed = True
+
+    def __init__(self, name):
+        self.id, self.ends_at, self.uses = name, 0.0, 0
+        self.aborted = asyncio.Event()
+
+    async def abort(self):
+        self.aborted.set()
+
+
+def test_a_lease_that_nobody_renews_is_aborted_and_one_that_is_read_is_not(soon):
+    async def both():
+        holdings, lost, read = soon.Holdings("lease"), Thing("lost"), Thing("read")
+        async with holdings.used(read):
+            holdings.add(lost)
+            holdings.add(read)
+            await lost.aborted.wait()
+            assert await holdings.end_of("lost") is soon.Ended.TIMED_OUT
+            assert holdings.find("read") is read
+            assert not read.aborted.is_set()
+        await read.aborted.wait()
+        with pytest.raises(soon.HttpRefusal, match="nobody renewed it"):
+            holdings.find("lost")
+
+    asyncio.run(both())
+
+
+def test_a_settle_that_comes_twice_waits_for_the_outcome_of_the_first(soon):
+    async def both():
+        holdings, thing, let = soon.Holdings("lease"), Thing("x"), asyncio.Event()
+        holdings.add(thing)
+
+        async def refused():
+            await let.wait()
+            raise dray.TransactionAborted("no; again", transaction_id="x")
+
+        first = asyncio.create_task(holdings.end(thing, soon.Ended.COMMITTED, refused))
+        second = asyncio.create_task(holdings.end_of("x"))
+        done, _ = await asyncio.wait((first, second), timeout=0.01)
+        assert not done
+        let.set()
+        with pytest.raises(dray.TransactionAborted):
+            await first
+        assert await second is soon.Ended.ABORTED
+
+    asyncio.run(both())

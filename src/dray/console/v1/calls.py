@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from dray.console.v1.held import Ended, Holding, Holdings
 from dray.console.v1.holders import TokenHolder, TokenHolders
 from dray.console.v1.limits import JSON_BYTES_MAX
 from dray.console.v1.problems import HttpRefusal, problem
@@ -64,17 +65,30 @@ class Call(NamedTuple):
 class HeldTransaction:
     """A transaction of several requests."""
 
-    def __init__(self, id: str, transaction: Transaction) -> None:
-        """Take a transaction that was begun."""
+    timed = True
+
+    def __init__(self, id: str, transaction: Transaction, leases: Holdings) -> None:
+        """Take a transaction that was begun, and the leases of its caller."""
         self.id = id
         self.transaction = transaction
         self.ends_at = 0.0
         self.uses = 0
-        self.leases: list[str] = []
-        """The messages received in it."""
+        self._leases = leases
+        self._own: list[Holding] = []
+
+    def add(self, lease: Holding) -> None:
+        """Hold a message that was received in it."""
+        self._leases.add(lease)
+        self._own.append(lease)
+
+    def release(self, end: Ended) -> None:
+        """Its messages are held no longer: it has ended."""
+        for lease in self._own:
+            self._leases.forget(lease, end)
 
     async def abort(self) -> None:
         """Give everything back."""
+        self.release(Ended.ABORTED)
         await self.transaction.abort()
 
 

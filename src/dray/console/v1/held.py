@@ -18,9 +18,9 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Final, Protocol
 
-from dray.console.v1.limits import ENDED_MAX, LEASE_S
+from dray.console.v1.limits import ENDED_MAX, LEASE_S, SETTLE_S
 from dray.console.v1.problems import HttpRefusal
-from dray.errors import DrayError
+from dray.errors import DrayError, InDoubt
 
 _ID_BYTES: Final = 16
 
@@ -31,6 +31,7 @@ class Ended(StrEnum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     TIMED_OUT = "timed-out"
+    UNKNOWN = "in-doubt"
 
 
 class Holding(Protocol):
@@ -39,6 +40,8 @@ class Holding(Protocol):
     id: str
     ends_at: float
     uses: int
+    timed: bool
+    """Whether it ends by time, and not with something else."""
 
     async def abort(self) -> None:
         """Give everything back; it never raises for a connection that is lost."""
@@ -54,6 +57,8 @@ class Holdings:
         self._ended: OrderedDict[str, Ended] = OrderedDict()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()
+        self._under_way: dict[str, asyncio.Event] = {}
 
     def add(self, held: Holding) -> None:
         """Hold one more."""
@@ -64,7 +69,7 @@ class Holdings:
         """Let the time begin anew."""
         loop = asyncio.get_running_loop()
         held.ends_at = loop.time() + LEASE_S
-        if held.id not in self._timers and held.id in self.open:
+        if held.timed and held.id not in self._timers and held.id in self.open:
             self._timers[held.id] = loop.call_at(held.ends_at, self._look, held)
 
     def find(self, name: str) -> Holding:
@@ -76,18 +81,23 @@ class Holdings:
         if end is None:
             raise HttpRefusal(
                 404, f"{self.what}-not-found", f"this caller has no such {self.what}: it was"
-                " forgotten, or the server was started anew; ask /v1/outcomes how its transaction"
+                " forgotten, or the server was started anew; ask /v1/outcome how its transaction"
                 " ended",
             )  # fmt: skip
-        told = (
-            f"it was {end}" if end is not Ended.TIMED_OUT else f"nobody renewed it for {LEASE_S} s"
-        )
+        told = f"it was {end}"
+        if end is Ended.TIMED_OUT:
+            told = f"nobody renewed it for {LEASE_S:g} s"
+        if end is Ended.UNKNOWN:
+            told = "the answer of the queue manager was lost; ask /v1/outcome for its transaction"
         raise HttpRefusal(
             410, f"{self.what}-ended", f"the {self.what} has ended: {told}; begin another one"
         )
 
-    def end_of(self, name: str) -> Ended | None:
-        """How one has ended, if it has."""
+    async def end_of(self, name: str) -> Ended | None:
+        """How one has ended, if it has; waits for an end that is under way."""
+        under_way = self._under_way.get(name)
+        if under_way is not None:
+            await under_way.wait()
         return self._ended.get(name)
 
     @asynccontextmanager
@@ -99,26 +109,58 @@ class Holdings:
         finally:
             held.uses -= 1
             self.renew(held)
+            freed, self._freed = self._freed, asyncio.Event()
+            freed.set()
+
+    async def unused(self, held: Holding) -> None:
+        """Wait until no request works with it; raises `HttpRefusal` if one does for long.
+
+        A client that has read the last byte of a body is quicker than the end of that answer.
+        """
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                while held.uses:
+                    await self._freed.wait()
+        except TimeoutError as error:
+            raise HttpRefusal(
+                409, "in-use", f"another request works with the {self.what}; wait for its end"
+            ) from error
 
     async def end(
         self, held: Holding, end: Ended, by: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Ended one, by a commit or else by aborting it; who comes meanwhile finds it ended."""
-        self.forget(held, end)
+        """End one, by a commit or else by aborting it; other requests wait for the outcome."""
+        if not self._let_go(held):
+            return
+        done = self._under_way[held.id] = asyncio.Event()
+        outcome = Ended.UNKNOWN
         try:
             await (held.abort if by is None else by)()
-        except DrayError:
-            self._ended[held.id] = Ended.ABORTED
+            outcome = end
+        except InDoubt:
             raise
+        except DrayError:
+            outcome = Ended.ABORTED
+            raise
+        finally:
+            self._note(held.id, outcome)
+            del self._under_way[held.id]
+            done.set()
 
     def forget(self, held: Holding, end: Ended) -> None:
         """Note how one has ended that something else has ended."""
-        if self.open.pop(held.id, None) is None:
-            return
+        if self._let_go(held):
+            self._note(held.id, end)
+
+    def _let_go(self, held: Holding) -> bool:
+        """Hold one no longer; whether it was held."""
         timer = self._timers.pop(held.id, None)
         if timer is not None:
             timer.cancel()
-        self._ended[held.id] = end
+        return self.open.pop(held.id, None) is not None
+
+    def _note(self, name: str, end: Ended) -> None:
+        self._ended[name] = end
         if len(self._ended) > ENDED_MAX:
             self._ended.popitem(last=False)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from dray.aio import LargeMessage, LargeMessageQueue, Transaction
 from dray.client.calls.messages import checked_header, messages_in
 from dray.client.calls.requests import wait_for
 from dray.console.v1.bodies import BodyAnswer, unless_hung_up
-from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
+from dray.console.v1.calls import Call, HeldTransaction, nothing
 from dray.console.v1.held import Ended, new_id
 from dray.console.v1.limits import LEASES_MAX, LISTEN_S, PIECE_BYTES, WAIT_S_MAX
 from dray.console.v1.problems import HttpRefusal
@@ -62,6 +62,7 @@ class HeldMessage:
         self.uses = 0
         self.transaction = transaction
         self.within = within
+        self.timed = within is None
         self.size = message.size
         self._queue = queue
         self._message = message
@@ -136,9 +137,10 @@ async def receive(call: Call) -> Response:
                     lease = await unless_hung_up(call.request.receive, taking)
         except ReceiveTimeout:
             return nothing()
-    caller.leases.add(lease)
-    if held is not None:
-        held.leases.append(lease.id)
+    if held is None:
+        caller.leases.add(lease)
+    else:
+        held.add(lease)
     return nothing(201, {**lease.headers, "Location": f"/v1/leases/{lease.id}"})
 
 
@@ -161,7 +163,12 @@ async def read(call: Call) -> Response:
 
     async def pieces() -> AsyncGenerator[bytes, None]:
         with call.caller.body():
-            async with leases.used(lease), aclosing(lease.pieces(start, end)) as found:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(leases.used(lease))
+                if lease.within is not None:
+                    used = call.caller.transactions.used(lease.within)
+                    await stack.enter_async_context(used)
+                found = await stack.enter_async_context(aclosing(lease.pieces(start, end)))
                 async for piece in found:
                     for at in range(0, len(piece), PIECE_BYTES):
                         yield piece[at : at + PIECE_BYTES]
@@ -173,13 +180,15 @@ async def renew(call: Call) -> Response:
     """Let the time of a lease begin anew."""
     lease = _lease(call)
     call.caller.leases.renew(lease)
+    if lease.within is not None:
+        call.caller.transactions.renew(lease.within)
     return nothing()
 
 
 async def settle(call: Call) -> Response:
     """Commit a lease: the message is received for good. Repeating it changes nothing."""
     leases = call.caller.leases
-    if leases.end_of(call.named("lease")) is Ended.COMMITTED:
+    if await leases.end_of(call.named("lease")) is Ended.COMMITTED:
         return nothing()
     lease = _lease(call)
     if lease.within is not None:
@@ -187,10 +196,10 @@ async def settle(call: Call) -> Response:
             409, "in-transaction", f"the lease belongs to a transaction; commit"
             f" /v1/transactions/{lease.within.id}",
         )  # fmt: skip
-    if lease.uses:
-        raise HttpRefusal(
-            409, "in-use", "the body of the lease is being read; settle it afterwards"
-        )
+    await leases.unused(lease)
+    if await leases.end_of(lease.id) is Ended.COMMITTED:
+        return nothing()
+    leases.find(lease.id)
     await leases.end(lease, Ended.COMMITTED, lease.transaction.commit)
     return nothing()
 
@@ -198,7 +207,7 @@ async def settle(call: Call) -> Response:
 async def give_back(call: Call) -> Response:
     """Abort a lease: the message is back in its place. Repeating it changes nothing."""
     leases = call.caller.leases
-    if leases.end_of(call.named("lease")) is Ended.ABORTED:
+    if await leases.end_of(call.named("lease")) is Ended.ABORTED:
         return nothing()
     lease = _lease(call)
     if lease.within is not None:
@@ -208,12 +217,6 @@ async def give_back(call: Call) -> Response:
         )  # fmt: skip
     await leases.end(lease, Ended.ABORTED)
     return nothing()
-
-
-async def state(call: Call) -> Response:
-    """Tell of a lease in JSON."""
-    lease = _lease(call)
-    return answered({"id": lease.id, "size": lease.size, "receive_id": lease.transaction.id})
 
 
 def _lease(call: Call) -> HeldMessage:

@@ -10,8 +10,8 @@ MIB: Final = 1 << 20
 
 PLAIN_BYTES_MAX: Final = 4_000_000
 """A longer body is sent as a large message: with its properties a plain one has 4 MiB at most."""
-FRAGMENT_BYTES: Final = 1_000_000
-"""Fragments of a large message that is streamed: four are in memory, and 2 GiB have 2,148."""
+FRAGMENT_BYTES: Final = 2_000_000
+"""Fragments of a large message that is streamed: four of them are in memory."""
 UPLOAD_FRAGMENT_BYTES: Final = 256 * KIB
 """Fragments of a resumable upload: the part of one that is not full yet waits in memory."""
 UPLOAD_FRAGMENTS: Final = 100_000
@@ -46,9 +46,9 @@ UPLOADS_AT_HAND_MAX: Final = 64
 """Uploads whose digest is at hand: each has the part of a fragment in memory. One that is not is
 read back from the queue manager when it goes on."""
 BODIES_MAX: Final = 8
-"""Bodies of one caller on their way at a time: some 5 MB of memory each."""
+"""Bodies of one caller on their way at a time: some 10 MB of memory each."""
 BODIES_AT_ONCE_MAX: Final = 32
-"""Bodies of all callers on their way at a time: 160 MB at the very most."""
+"""Bodies of all callers on their way at a time: 320 MB at the very most."""
 WAITS_MAX: Final = 64
 """Waiting receives of one caller."""
 SESSIONS_MAX: Final = 256
@@ -57,6 +57,8 @@ GREETINGS_MAX: Final = 16
 """Connections that are being made at a time: strangers with wrong tokens wait for each other."""
 SESSION_UNUSED_S: Final = 60.0
 """A caller's connection without a request, lease or transaction is closed after this time."""
+SETTLE_S: Final = 5.0
+"""A request that settles waits so long for the end of another that works with the same lease."""
 STALLED_S: Final = 30.0
 """A client that sends or takes nothing of a body for so long is hung up on."""
 HEAD_S: Final = 10.0

@@ -161,7 +161,7 @@ DIRECTIONS: Final = (
     (KIND, "`message`, `large`", "Which kind to send, whatever the size; in an answer, the kind."),
     (TRANSACTION, TEXT, "Transaction to send or receive in: the last part of its `Location`."),
     ("Dray-Digest", "`blake3`, `sha256`", "Digest of a large message to send."),
-    ("Dray-Receive-Id", TEXT, "In an answer: the transaction whose `/v1/outcomes` tells its end."),
+    ("Dray-Receive-Id", TEXT, "In an answer: the transaction that `/v1/outcome` can tell of."),
     ("Dray-Body-Digest", "kind`=`hexadecimal", "In an answer: the digest of a large message."),
 )  # fmt: skip
 """Headers that say what to do, or tell of the request."""

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 import dray.aio
@@ -24,12 +26,17 @@ from dray.console.v1.bounded_protocol import BoundedProtocol
 from dray.console.v1.holders import TokenHolders
 from dray.console.v1.limits import CONNECTIONS_MAX
 from dray.console.v1.operators import OPERATORS, passed_on
+from dray.console.v1.problems import HttpRefusal, problem
 from dray.console.v1.routes import routes
 from dray.net.listening import http_address, listening_socket
+from dray.net.tokens import is_within_machine
 
 
-def application(url: str, operators: str) -> Starlette:
-    """`/v1` alone, and the pages for operators from the Unix socket at `operators`."""
+def application(url: str, operators: str, *, private: bool = True) -> Starlette:
+    """`/v1` alone, and the pages for operators from the Unix socket at `operators`.
+
+    Where the address is not private, others could read the tokens, so `/v1` is closed.
+    """
     holders = TokenHolders(lambda token: dray.aio.connect(url, token=token))
 
     @asynccontextmanager
@@ -38,9 +45,21 @@ def application(url: str, operators: str) -> Starlette:
         await holders.close()
 
     pages = [Route(each, partial(passed_on, operators)) for each in OPERATORS]
-    app = Starlette(routes=[*pages, *routes], lifespan=lifespan)
+    programs = routes if private else [Route("/v1/{rest:path}", _closed)]
+    app = Starlette(routes=[*pages, *programs], lifespan=lifespan)
     app.state.token_holders = holders
     return app
+
+
+async def _closed(request: Request) -> Response:
+    del request
+    return problem(
+        HttpRefusal(
+            403, "needs-tls", "others on the network could read the tokens of this address; serve"
+            " /v1 at a loopback address behind a proxy that speaks TLS, or by dray console with"
+            " --tls-cert",
+        )
+    )  # fmt: skip
 
 
 def server(app: Starlette) -> uvicorn.Server:
@@ -65,7 +84,8 @@ def main(url: str, address: str, operators: str) -> int:
     goal = http_address(address)
     sock = listening_socket(goal)
     where = _url_of(goal, sock)
-    running = server(application(url, operators))
+    private = isinstance(goal, Path) or is_within_machine(goal[0])
+    running = server(application(url, operators, private=private))
 
     async def run() -> None:
         loop = asyncio.get_running_loop()

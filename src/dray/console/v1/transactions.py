@@ -25,7 +25,7 @@ async def begin(call: Call) -> Response:
             " commit or abort some of them",
         )  # fmt: skip
     transaction = await call.caller.manager.transaction()
-    begun = HeldTransaction(new_id(), transaction)
+    begun = HeldTransaction(new_id(), transaction, call.caller.leases)
     held.add(begun)
     said = {"id": begun.id, "transaction_id": transaction.id, "seconds": LEASE_S}
     return answered(said, 201, {"Location": f"/v1/transactions/{begun.id}"})
@@ -56,23 +56,20 @@ async def outcome(call: Call) -> Response:
 
 async def _end(call: Call, end: Ended) -> Response:
     held = call.caller.transactions
-    if held.end_of(call.named("transaction")) is end:
+    if await held.end_of(call.named("transaction")) is end:
         return nothing()
     ended = _transaction(call)
-    if ended.uses:
-        raise HttpRefusal(
-            409, "in-use", "another request works in the transaction; end it when that is answered"
-        )
+    await held.unused(ended)
+    if await held.end_of(ended.id) is end:
+        return nothing()
+    held.find(ended.id)
     by: Callable[[], Awaitable[None]] | None = None
     if end is Ended.COMMITTED:
         by = ended.transaction.commit
     try:
         await held.end(ended, end, by)
     finally:
-        leases = call.caller.leases
-        for name in ended.leases:
-            if name in leases.open:
-                leases.forget(leases.open[name], held.end_of(ended.id) or end)
+        ended.release(await held.end_of(ended.id) or end)
     return nothing()
 
 
