@@ -23,8 +23,8 @@ from dray.console.console import VISITOR, Console
 from dray.console.form import read_form
 from dray.console.start_link import START, StartLink
 from dray.console.statuses import status_of
-from dray.console.visitors import SignIns, Visitors
-from dray.errors import ConnectionLost, DrayError
+from dray.console.visitors import Visitors
+from dray.errors import DrayError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 SIGN_IN: Final = "/sign-in"
 SIGN_OUT: Final = "/sign-out"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_WITHOUT_SESSION: Final = ("/static/", "/v1/", "/metrics", "/healthz", "/readyz", "/v1")
-"""Style sheet and script hold nothing secret; `/v1` asks each request for a token by itself."""
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_WITHOUT_SESSION: Final = ("/static/", "/v1/", "/metrics", "/healthz", "/readyz")
+"""Style sheet and script hold nothing secret. `/v1` and `/metrics` ask for tokens by themselves."""
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _TOKEN_CHARACTERS_MAX: Final = 1_000
 _HEADERS: Final = {
     "Content-Security-Policy": (
@@ -64,19 +64,18 @@ class Doorkeeping:
 
     def __init__(
         self,
+        names: frozenset[str],
         *,
-        names: frozenset[str] = _LOOPBACK,
         secure: bool = False,
         start: StartLink | None = None,
         cookie: str = "dray-console",
     ) -> None:
         """Let in by `start`, or without it by the token of a caller of the queue manager.
 
-        `names` are the hosts by which browsers may call it, `secure` says that they use TLS.
+        Browsers may call it by `names`; `secure` says that they use TLS.
         """
         self.start = start
         self.visitors = Visitors()
-        self.sign_ins = SignIns()
         self.secure = secure
         self.cookie = f"__Host-{cookie}" if secure else cookie
         self._names = names
@@ -85,7 +84,7 @@ class Doorkeeping:
         """Why a request is refused before anybody looks at its session; None if it is not."""
         hosts = request.headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
-        if _without_port(host) not in self._names:
+        if not self._is_ours(_without_port(host)):
             return HTTPStatus.MISDIRECTED_REQUEST, _STRANGE_NAME.format(host=host or "(none)")
         origin = request.headers.get("origin")
         own = f"{'https' if self.secure else 'http'}://{host}"
@@ -98,6 +97,10 @@ class Doorkeeping:
         if read_only and request.url.path not in {SIGN_IN, SIGN_OUT}:
             return HTTPStatus.FORBIDDEN, _READ_ONLY
         return None
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a name is the console's; one of a certificate may begin with "*."."""
+        return name in self._names or f"*.{name.partition('.')[2]}" in self._names
 
     def set_cookie(self, response: Response, value: str) -> None:
         """Give a session to the browser, for as long as it runs."""
@@ -171,15 +174,11 @@ class Door:
         """Begin a session with a token, if the queue manager knows it."""
         keeping = self._keeping
         try:
-            keeping.sign_ins.check()
             token = (await read_form(request)).text("token").strip()
             if not 0 < len(token) <= _TOKEN_CHARACTERS_MAX:
                 return self._shut(request, HTTPStatus.BAD_REQUEST, "write your token")
             await self._console.callers.manager(token)
-        except ConnectionLost as error:
-            return self._shut(request, status_of(error), str(error))
         except DrayError as error:
-            keeping.sign_ins.failed()
             return self._shut(request, status_of(error), str(error))
         home = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         keeping.set_cookie(home, keeping.visitors.admit(token))

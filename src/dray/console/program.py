@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -21,11 +22,12 @@ import dray.aio
 from dray.console.app import TABS, application
 from dray.console.callers import Callers
 from dray.console.console import Console
-from dray.console.door import Doorkeeping
+from dray.console.door import LOOPBACK, Doorkeeping
 from dray.console.start_link import StartLink
 from dray.console.v1 import TokenHolders
 from dray.console.v1.bounded_protocol import BoundedProtocol
 from dray.errors import InvalidConfiguration
+from dray.net.certificates import names_of
 from dray.net.doors import runtime_link
 from dray.net.listening import http_address, listening_socket
 from dray.net.tls import presenting
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 _GRACE_S: Final = 3
 """Requests that still run then are cut off: a receive that waits takes nothing with it."""
+_INPUT_BYTES: Final = 4096
 _CONNECTIONS_MAX: Final = 1_000
 """A browser holds six; more than these are no browsers."""
 
@@ -54,12 +57,13 @@ class ConsoleOptions(msgspec.Struct, kw_only=True, frozen=True):
     key: str | None = None
     listen: str = "127.0.0.1:7341"
     read_only: bool = False
-    names: tuple[str, ...] = ()
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_client_ca: str | None = None
     quiet: bool = False
     """Print the file of the start link, and not the link itself."""
+    until_input_ends: bool = False
+    """End when standard input ends, as for the program that started it."""
 
 
 def run(options: ConsoleOptions) -> int:
@@ -103,7 +107,7 @@ async def _serve(options: ConsoleOptions) -> int:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         sys.stdout.write(_ready(options, keeping, place))
         sys.stdout.flush()
-        await _until_signalled(_ConsoleServer(config), listening)
+        await _until_told(_ConsoleServer(config), listening, options)
     return 0
 
 
@@ -126,14 +130,23 @@ class _ConsoleServer(uvicorn.Server):
         yield
 
 
-async def _until_signalled(server: uvicorn.Server, listening: socket.socket) -> None:
+async def _until_told(
+    server: uvicorn.Server, listening: socket.socket, options: ConsoleOptions
+) -> None:
     loop = asyncio.get_running_loop()
 
     def end() -> None:
         server.should_exit = True
 
+    def heard() -> None:
+        if not os.read(sys.stdin.fileno(), _INPUT_BYTES):
+            loop.remove_reader(sys.stdin.fileno())
+            end()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
+    if options.until_input_ends:
+        loop.add_reader(sys.stdin.fileno(), heard)
     notify(READY)
     await server.serve([listening])
     notify(STOPPING)
@@ -171,17 +184,22 @@ def _keeping(
     place: str,
     context: ssl.SSLContext | None,
 ) -> Doorkeeping:
+    """Who comes in: the holder of the start link, or elsewhere the holders of tokens."""
     secure = context is not None
-    cookie = "dray-console-" + place.rpartition(":")[2].strip("/")
     if isinstance(goal, Path):
         file = goal.with_name(f"{goal.name}.url")
-        return Doorkeeping(start=StartLink(file, place), cookie="dray-console")
-    host = f"[{goal[0]}]" if ":" in goal[0] else goal[0]
-    names = frozenset({host, "localhost", "127.0.0.1", "[::1]", *map(str.lower, options.names)})
+        return Doorkeeping(LOOPBACK, start=StartLink(file, place))
+    cookie = f"dray-console-{place.rpartition(':')[2]}"
+    host = f"[{goal[0]}]" if ":" in goal[0] else goal[0].lower()
+    names = {host, *LOOPBACK}
+    if options.tls_cert is not None:
+        # A name of the certificate is ours: a browser checks it before it sends anything.
+        names |= set(names_of(options.tls_cert))
     if not is_within_machine(goal[0]):
-        return Doorkeeping(names=names, secure=secure, cookie=cookie)
+        return Doorkeeping(frozenset(names), secure=secure, cookie=cookie)
     file = runtime_link().with_name(f"{cookie}.url")
-    return Doorkeeping(names=names, secure=secure, start=StartLink(file, place), cookie=cookie)
+    start = StartLink(file, place)
+    return Doorkeeping(frozenset(names), secure=secure, start=start, cookie=cookie)
 
 
 def _ready(options: ConsoleOptions, keeping: Doorkeeping, place: str) -> str:

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
-from dray.errors import AccessDenied
-
 _COOKIE_BYTES: Final = 32
 _VISITORS_MAX: Final = 256
 """More people do not look after one queue manager; the one who was away longest leaves."""
@@ -74,30 +72,6 @@ class Visitors:
     def dismiss(self, cookie: str) -> None:
         """End a session."""
         self._by_digest.pop(_digest(cookie), None)
-
-
-class SignIns:
-    """How often somebody may try a token: a pause grows with failures, from wherever they come."""
-
-    _FREE: Final = 20
-    """So many wrong tokens in a minute are typing; more are guessing."""
-    _MINUTE_S: Final = 60.0
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without failures."""
-        self._clock = clock
-        self._failures: list[float] = []
-
-    def check(self) -> None:
-        """Raise `AccessDenied` after too many failures."""
-        since = self._clock() - self._MINUTE_S
-        self._failures = [each for each in self._failures if each > since]
-        if len(self._failures) >= self._FREE:
-            raise AccessDenied("too many wrong tokens were tried; wait a minute and try again")
-
-    def failed(self) -> None:
-        """Count a failure."""
-        self._failures.append(self._clock())
 
 
 def _digest(cookie: str) -> bytes:

@@ -139,6 +139,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     audit: bool = True
     open: bool = False
     http: str | None = None
+    console: str | None = None
     access: tuple[AccessOption, ...] = ()
     peers: tuple[PeerOption, ...] = ()
 
@@ -182,6 +183,8 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             listen_address(self.listen)
         if self.http is not None:
             http_address(self.http)
+        if self.console is not None:
+            http_address(self.console)
 
     def _check_peers(self) -> None:
         for option in self.peers:

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,10 +60,10 @@ class OwnDoor:
 
 
 class Companion(Protocol):
-    """Runs beside the queue manager in threads of its own."""
+    """Runs beside the queue manager, in threads or a process of its own."""
 
-    address: str
-    """Where it listens, as a URL."""
+    told: str
+    """The ready line says this about it."""
 
     def close(self) -> None:
         """End it."""
@@ -73,13 +73,13 @@ def serve(
     options: ServeOptions,
     again: Callable[[], ServeOptions] | None = None,
     *,
-    beside: Callable[[OwnDoor], Companion] | None = None,
+    beside: Sequence[Callable[[OwnDoor], Companion]] = (),
 ) -> int:
     """Run a queue manager until a signal ends it; give the exit status, 0.
 
     At SIGHUP it follows the options that `again` gives. Without an address it listens on the
     socket in the data directory, and links the account's runtime link to it. `beside` starts what
-    runs in threads beside it. An error that keeps it from starting or continuing is raised as a
+    runs beside it. An error that keeps it from starting or continuing is raised as a
     `DrayError`.
     """
     if not __debug__:
@@ -100,7 +100,7 @@ async def _serve(
     options: ServeOptions,
     again: Callable[[], ServeOptions],
     own_socket: Path | None,
-    beside: Callable[[OwnDoor], Companion] | None,
+    beside: Sequence[Callable[[OwnDoor], Companion]],
 ) -> int:
     loop = asyncio.get_running_loop()
     server = Server(loop, options)
@@ -108,10 +108,9 @@ async def _serve(
     for number in _SIGNALS:
         loop.add_signal_handler(number, _note, signalled, number)
     loop.add_signal_handler(signal.SIGHUP, server.follow, again)
-    companion = await _started(server, beside)
+    companions = await _started(server, beside)
     link = None if own_socket is None else RuntimeLink(runtime_link(), own_socket)
-    where = f"; HTTP at {companion.address}" if companion is not None else ""
-    sys.stdout.write(f"{server.describe()}{where}\n")
+    sys.stdout.write("; ".join([server.describe(), *(each.told for each in companions)]) + "\n")
     sys.stdout.flush()
     notify(READY)
     _say_alive(loop, watchdog_interval_s())
@@ -120,8 +119,7 @@ async def _serve(
     notify(STOPPING)
     if link is not None:
         link.remove()
-    if companion is not None:
-        await loop.run_in_executor(None, companion.close)
+    await _close(companions)
     await server.stop()
     if server.ended.done():
         raise server.ended.result()
@@ -136,16 +134,28 @@ def _say_alive(loop: asyncio.AbstractEventLoop, every_s: float | None) -> None:
 
 
 async def _started(
-    server: Server, beside: Callable[[OwnDoor], Companion] | None
-) -> Companion | None:
-    """Start what runs beside the server; if that fails, the server stops."""
-    if beside is None:
-        return None
+    server: Server, beside: Sequence[Callable[[OwnDoor], Companion]]
+) -> list[Companion]:
+    """Start what runs beside the server; if one of it fails, all of it stops."""
+    companions: list[Companion] = []
+    loop = asyncio.get_running_loop()
+    door = OwnDoor(loop, server)
     try:
-        return beside(OwnDoor(asyncio.get_running_loop(), server))
+        for each in beside:
+            # A process beside us connects before it says that it is ready.
+            companion = await loop.run_in_executor(None, each, door)
+            companions.append(companion)
     except BaseException:
+        await _close(companions)
         await server.stop()
         raise
+    return companions
+
+
+async def _close(companions: list[Companion]) -> None:
+    loop = asyncio.get_running_loop()
+    for each in companions:
+        await loop.run_in_executor(None, each.close)
 
 
 def _note(signalled: asyncio.Future[int], number: int) -> None:

@@ -62,6 +62,7 @@ class MetricsServer:
             "/readyz": self._asked.readiness,
         }  # fmt: skip
         self._server, self.address = _listening(address, pages)
+        self.told = f"HTTP at {self.address}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="dray-metrics", daemon=True
         )

@@ -30,6 +30,7 @@ AUTHORITY_FILE, AUTHORITY_KEY_FILE = "ca.pem", "ca.key"
 AUTHORITY_DAYS: Final = 3650
 CERTIFICATE_DAYS: Final = 825
 """The longest that common TLS clients accept of a private authority."""
+_IPV6: Final = 6
 _EARLIER: Final = timedelta(hours=1)
 """The clocks of two machines need not agree."""
 
@@ -101,6 +102,23 @@ def endings(file: str | Path) -> list[Ending]:
     except (OSError, ValueError) as error:
         raise InvalidConfiguration(f"{file} holds no certificates: {error}") from error
     return [Ending(_subject(each), each.not_valid_after_utc) for each in found]
+
+
+def names_of(file: str | Path) -> list[str]:
+    """The hosts that the first certificate of a file names, as a URL has them.
+
+    Raises `InvalidConfiguration`.
+    """
+    try:
+        found = x509.load_pem_x509_certificates(Path(file).read_bytes())[0]
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError) as error:
+        raise InvalidConfiguration(f"{file} holds no certificates: {error}") from error
+    except x509.ExtensionNotFound:
+        return []
+    addresses = names.get_values_for_type(x509.IPAddress)
+    shown = [f"[{each}]" if each.version == _IPV6 else str(each) for each in addresses]
+    return [*map(str.lower, names.get_values_for_type(x509.DNSName)), *shown]
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

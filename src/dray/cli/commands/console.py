@@ -16,13 +16,6 @@ from dray.cli.settings import Settings, takes_url_and_json
     help="Address or Unix socket to listen at; port 0 picks a free port.",
 )
 @click.option("--read-only", is_flag=True, help="Show everything and change nothing.")
-@click.option(
-    "--name",
-    "names",
-    multiple=True,
-    metavar="HOST",
-    help="Another name by which browsers may call it; may be repeated.",
-)
 @click.option("--tls-cert", metavar="FILE.pem", help="Certificate to present to browsers.")
 @click.option(
     "--tls-key",
@@ -39,6 +32,7 @@ from dray.cli.settings import Settings, takes_url_and_json
     is_flag=True,
     help="Print the file that holds the start link instead of the link, as for a log.",
 )
+@click.option("--until-input-ends", is_flag=True, hidden=True, help="End when standard input ends.")
 @takes_url_and_json
 @click.pass_obj
 def command(
@@ -46,11 +40,11 @@ def command(
     *,
     listen: str,
     read_only: bool,
-    names: tuple[str, ...],
     tls_cert: str | None,
     tls_key: str | None,
     tls_client_ca: str | None,
     quiet: bool,
+    until_input_ends: bool,
 ) -> int:
     """Show queues, dead letters and deliveries in a browser, until told to stop.
 
@@ -68,10 +62,10 @@ def command(
             "key": settings.key,
             "listen": listen,
             "read_only": read_only,
-            "names": names,
             "tls_cert": tls_cert,
             "tls_key": tls_key,
             "tls_client_ca": tls_client_ca,
             "quiet": quiet,
+            "until_input_ends": until_input_ends,
         }
     )

@@ -16,7 +16,10 @@ from dray.model.platforms import require_linux
 from dray.net.doors import socket_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dray.daemon.config import ServeOptions
+    from dray.daemon.process import Companion, OwnDoor
 
 
 @click.command()
@@ -41,6 +44,13 @@ if TYPE_CHECKING:
     "--http",
     metavar="HOST:PORT|PATH",
     help="Serve /v1 (HTTP for programs), /metrics, /healthz and /readyz at this address or socket.",
+)
+@click.option(
+    "--console",
+    is_flag=False,
+    flag_value="127.0.0.1:7341",
+    metavar="[HOST:PORT|PATH]",
+    help="Run `dray console` beside it, in a process of its own  [alone: at 127.0.0.1:7341].",
 )
 @click.option(
     "--tls-cert",
@@ -107,6 +117,7 @@ def command(
     listen: str | None,
     socket: str | None,
     http: str | None,
+    console: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     tls_ca: str | None,
@@ -131,6 +142,7 @@ def command(
         listen=listen,
         socket=socket,
         http=http,
+        console=console,
         tls_cert=tls_cert,
         tls_key=tls_key,
         tls_ca=tls_ca,
@@ -147,21 +159,27 @@ def command(
         return read_all().accepting(peers)
 
     options = read()
-    address = options.http
-    if address is None:
-        return serve(options, read)
-    from dray.metrics.process import HttpProcess, can_serve_programs
+    beside: list[Callable[[OwnDoor], Companion]] = []
+    if (address := options.http) is not None:
+        from dray.metrics.process import HttpProcess, can_serve_programs
 
-    if not can_serve_programs():
-        from dray.metrics.http import MetricsServer
+        if can_serve_programs():
+            options, url = _with_socket(options)
+            beside.append(partial(HttpProcess, address, url))
+        else:
+            from dray.metrics.http import MetricsServer
 
-        return serve(options, read, beside=partial(MetricsServer, address))
-    options, url = _with_socket(options)
-    return serve(options, read, beside=partial(HttpProcess, address, url))
+            beside.append(partial(MetricsServer, address))
+    if options.console is not None:
+        from dray.cli.console_process import ConsoleProcess
+
+        options, url = _with_socket(options)
+        beside.append(partial(ConsoleProcess, options, url))
+    return serve(options, read, beside=beside)
 
 
 def _with_socket(options: ServeOptions) -> tuple[ServeOptions, str]:
-    """These options with a Unix socket for the HTTP process, and its URL."""
+    """These options with a Unix socket for processes beside the queue manager, and its URL."""
     import msgspec
 
     own = os.fspath(socket_of(options.data))

@@ -1,0 +1,284 @@
+"""The door of the console: who comes in, by which name, from which page, and with whose rights."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import ssl
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+import dray
+from tests.browser.programs import ConsoleProcess, managed
+from tests.integration.commands import dray as command
+from tests.integration.commands import environment, finish, started, until
+
+pytestmark = pytest.mark.slow
+RULES = """
+[[access]]
+who = ["token:alice"]
+queues = ["hers", "largemessageq", "statusq"]
+may = ["manage", "send", "receive", "peek"]
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with managed(tmp_path_factory.mktemp("door")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def console(url, tmp_path_factory):
+    console = ConsoleProcess(url, tmp_path_factory.mktemp("door-console"))
+    yield console
+    assert console.stop() == 0
+    assert console.logged() == ""
+
+
+@pytest.fixture
+def client(console):
+    with console.client() as client:
+        yield client
+
+
+def test_the_start_link_works_once_and_its_file_is_for_its_owner_alone(console):
+    assert stat.S_IMODE(console.link_file.stat().st_mode) == 0o600
+    link = console.link_file.read_text().strip()
+    assert httpx.head(link).status_code == 403
+    first = httpx.get(link)
+    assert (first.status_code, first.headers["location"]) == (303, "/")
+    cookie = first.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    again = httpx.get(link)
+    assert again.status_code == 403
+    assert "set-cookie" not in again.headers
+    assert str(console.link_file) in again.text
+    assert console.link_file.read_text().strip() != link
+
+
+def test_nobody_comes_in_without_a_session(console):
+    for path in ("/", "/sample", "/sample/queue", "/no/such/page"):
+        answer = httpx.get(console.address + path)
+        assert answer.status_code == 401
+        assert "vm" not in re.sub(r"<[^>]*>", "", answer.text)
+    forged = {re.sub(r"\W", "-", "dray-console"): "x" * 43}
+    assert httpx.get(console.address + "/sample", cookies=forged).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:7341", "127.0.0.1.evil.example", "localhost@evil", "", "a b"],
+)
+def test_a_rebound_name_is_refused_with_a_session_too(client, host):
+    answer = client.get("/sample", headers={"Host": host})
+    assert answer.status_code in {400, 421}
+    assert "largemessageq" not in answer.text
+
+
+def test_names_of_loopback_are_taken_with_any_port_as_a_forwarded_one_has(client):
+    del client.headers["Origin"]
+    for host in ("localhost", "localhost:9999", "[::1]:7341", "LOCALHOST"):
+        assert client.get("/sample", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost", "http://127.0.0.1:1"]
+)
+def test_a_request_from_another_origin_is_refused(client, method, origin):
+    answer = client.request(method, "/sample/afresh", headers={"Origin": origin})
+    assert answer.status_code == 403
+    assert "came from another site" in answer.text
+
+
+def test_a_change_without_an_origin_is_refused(client, url):
+    del client.headers["Origin"]
+    answer = client.post("/sample/afresh", data={"a": "b"})
+    assert answer.status_code == 403
+    assert "does not say which page it came from" in answer.text
+
+
+def test_every_answer_forbids_foreign_scripts_frames_and_guessing(client, console):
+    assets = re.findall(r'(?:src|href)="(/static/[^"]+)"', client.get("/sample").text)
+    assert len(assets) >= 4
+    for path in ("/sample", "/no", "/healthz", *assets):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+    assert client.get("/sample").headers["cache-control"] == "no-store"
+
+
+def test_pages_have_no_inline_script_or_style(client):
+    for path in ("/sample", "/sample/afresh", "/no"):
+        text = client.get(path).text
+        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:", text)
+
+
+def test_leaving_ends_the_session(console):
+    with console.client() as client:
+        cookies = dict(client.cookies)
+        assert client.post("/sign-out").status_code == 303
+    assert httpx.get(console.address + "/sample", cookies=cookies).status_code == 401
+
+
+def test_no_secret_is_logged(url, tmp_path):
+    console = ConsoleProcess(url, tmp_path / "c", "--quiet")
+    link = console.link_file.read_text().strip()
+    name, value = console.session()
+    httpx.get(console.address + "/sample", cookies={name: value})
+    httpx.get(f"{console.address}/start/wrong")
+    assert console.stop() == 0
+    token = link.rpartition("/")[2]
+    assert token not in console.said
+    assert str(console.folder) in console.said
+    assert console.logged() == ""
+    assert not list(console.folder.glob("*.url"))
+
+
+def test_a_unix_socket_is_for_its_owner_alone(url, tmp_path):
+    path = tmp_path / "console.sock"
+    console = ConsoleProcess(url, tmp_path, "--listen", str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
+        link = (tmp_path / "console.sock.url").read_text().strip()
+        assert client.get(link).status_code == 303
+        assert client.get("http://localhost/sample").status_code == 200
+    assert console.stop() == 0
+    assert not path.exists()
+
+
+def test_an_address_that_others_reach_needs_tls(url):
+    said = command("console", "--listen", "0.0.0.0:0", url=url)
+    assert "--tls-cert" in said.assert_error("invalid-configuration")
+
+
+@pytest.fixture
+def office(tmp_path):
+    """A queue manager with a token, and a console at an address that others reach."""
+    config = tmp_path / "dray.toml"
+    config.write_text(RULES)
+    data = tmp_path / "data"
+    token = command("token", "create", "alice", "--data", data).assert_good().out.strip()
+    command("cert", "init", "--dir", tmp_path).assert_good()
+    issue = ("cert", "issue", "console", "--dir", tmp_path, "--host", "console.test")
+    command(*issue).assert_good()
+    with managed(tmp_path, "--config", str(config)) as url:
+        with dray.connect(url) as manager:
+            manager.create_queue("hers")
+            manager.create_queue("secret")
+        cert = str(tmp_path / "console.pem")
+        console = ConsoleProcess(url, tmp_path / "c", "--listen", "0.0.0.0:0", "--tls-cert", cert)
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        port = console.address.rpartition(":")[2]
+        yield console, context, port, token
+        console.stop()
+
+
+def test_on_the_network_a_visitor_signs_in_with_a_token_and_has_its_rights(office):
+    console, context, port, token = office
+    assert not list(console.folder.glob("*.url"))
+    place = f"https://console.test:{port}"
+    here = f"https://127.0.0.1:{port}"
+    headers = {"Host": f"console.test:{port}", "Origin": place}
+    named = {"sni_hostname": "console.test"}
+    with httpx.Client(base_url=here, headers=headers, verify=context) as client:
+        assert client.get("/sample", extensions=named).status_code == 401
+        wrong = client.post("/sign-in", data={"token": "wrong" * 9}, extensions=named)
+        assert wrong.status_code == 403
+        answer = client.post("/sign-in", data={"token": token}, extensions=named)
+        assert answer.status_code == 303
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith("__Host-")
+        assert "Secure" in cookie
+        client.headers["Cookie"] = cookie.partition(";")[0]
+        page = client.get("/sample", extensions=named)
+        assert page.status_code == 200
+        assert "Empty" in page.text
+        strange = client.get("/sample", headers={"Host": "evil.test"}, extensions=named)
+        assert strange.status_code == 421
+    assert console.logged() == ""
+
+
+def test_serve_runs_a_console_beside_it_and_ends_it(tmp_path):
+    with started("serve", "--data", tmp_path / "data", "--console", "127.0.0.1:0") as process:
+        said = process.stdout.readline().decode()
+        address = re.search(r"console ready at (http://\S+); open the link in (\S+)", said)
+        assert httpx.get(f"{address[1]}/healthz").status_code == 200
+        process.terminate()
+        assert finish(process).status == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address[1]}/healthz")
+
+
+def test_a_console_that_is_killed_is_started_again_at_its_address(tmp_path):
+    with started("serve", "--data", tmp_path / "data", "--console", "127.0.0.1:0") as process:
+        said = process.stdout.readline().decode()
+        address = re.search(r"console ready at (http://[^;\s]+)", said)[1]
+        tasks = Path(f"/proc/{process.pid}/task").iterdir()
+        (child,) = " ".join((task / "children").read_text() for task in tasks).split()
+        os.kill(int(child), signal.SIGKILL)
+
+        def answers():
+            try:
+                return httpx.get(f"{address}/healthz").status_code == 200
+            except httpx.HTTPError:
+                return False
+
+        until(answers)
+        process.terminate()
+        ended = finish(process)
+        assert ended.status == 0
+        assert "it is started again" in ended.err
+
+
+def test_a_console_ends_with_a_queue_manager_that_is_killed(tmp_path):
+    with started("serve", "--data", tmp_path / "data", "--console", "127.0.0.1:0") as process:
+        said = process.stdout.readline().decode()
+        address = re.search(r"console ready at (http://[^;\s]+)", said)[1]
+        process.kill()
+        process.wait()
+
+        def is_gone():
+            try:
+                httpx.get(f"{address}/static/console.css")
+            except httpx.HTTPError:
+                return True
+            return False
+
+        until(is_gone)
+
+
+def test_a_missing_extra_is_one_sentence(tmp_path):
+
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "from dray.cli.program import run; sys.exit(run(['console']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment()
+    )
+    assert done.stderr == (
+        "dray: invalid-configuration: the console needs the package jinja2; install dray[console]\n"
+    )
+
+
+def test_the_command_loads_no_library_of_the_console_before_it_runs():
+
+    code = (
+        "import sys, dray.cli.commands.console, dray.console\n"
+        "print({'starlette', 'jinja2', 'uvicorn', 'asyncio'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
