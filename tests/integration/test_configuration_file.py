@@ -126,7 +126,12 @@ def check_http(folder):
     with serving(folder, own), socket.socket(socket.AF_UNIX) as caller:
         caller.connect(str(folder / "metrics.sock"))
         caller.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-        assert caller.recv(100).startswith(b"HTTP/1.0 200 ")
+        assert caller.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def check_console(folder):
+    with serving(folder, f'console = "{folder}/console.sock"') as here:
+        assert f"open the link in {folder}/console.sock.url" in here.ready
 
 
 def check_name(folder):
@@ -311,6 +316,7 @@ CHECKS = {
     "listen": check_listen,
     "socket": check_socket,
     "http": check_http,
+    "console": check_console,
     "socket_group": check_socket_group,
     "name": check_name,
     "open": check_open,

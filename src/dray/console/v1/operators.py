@@ -36,7 +36,7 @@ async def passed_on(socket_path: str, request: Request) -> Response:
         async with asyncio.timeout(_ANSWER_S):
             reader, writer = await asyncio.open_unix_connection(socket_path)
             try:
-                writer.write(f"GET {request.url.path} HTTP/1.0\r\n\r\n".encode("ascii"))
+                writer.write(f"GET {request.scope['path']} HTTP/1.0\r\n\r\n".encode("ascii"))
                 answer = bytearray()
                 while piece := await reader.read(_PIECE_BYTES):
                     answer += piece
@@ -61,7 +61,7 @@ def operator_routes(own: Callable[[Request], Awaitable[Manager]]) -> list[BaseRo
             return problem(_silent())
         except DrayError as error:
             return PlainTextResponse(f"{error}\n", 503)
-        if request.url.path == HEALTH:
+        if request.scope["path"] == HEALTH:
             return PlainTextResponse("alive\n")
         low = said_of_room(info)
         return PlainTextResponse(low or "ready\n", 503 if low else 200)
