@@ -184,7 +184,7 @@ def _keeping(
     place: str,
     context: ssl.SSLContext | None,
 ) -> Doorkeeping:
-    """Who comes in: the holder of the start link, or elsewhere the holders of tokens."""
+    """Let in the holder of the start link, or elsewhere the holders of tokens."""
     secure = context is not None
     if isinstance(goal, Path):
         file = goal.with_name(f"{goal.name}.url")
