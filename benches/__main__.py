@@ -33,6 +33,7 @@ NAMES = (
     "secured",
     "http",
     "memory",
+    "console",
     "storage_depth",
     "storage_reopen",
     "peers",

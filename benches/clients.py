@@ -24,6 +24,7 @@ from unittest import mock
 import msgspec
 
 import dray
+from benches.console_clients import poll_pages
 from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_send
 from benches.processes import CLIENT_WITHIN_S, peak, reset_peak
 from benches.spark_clients import land_in_turn
@@ -370,6 +371,7 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         plain_receive,
         offer_file,
         accept_file,
+        poll_pages,
         land_in_turn,
         land_large,
         open_table,
