@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export VENV
+PEERS := nats-server rabbitmq-server redis-server postgresql
 BROWSER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dray/browser
 
 $(READY): pyproject.toml uv.lock tools/bootstrap.py
@@ -49,11 +50,11 @@ browser: ## install what the tests of pages use: chromium of Debian, as root; ax
 	@npm install --silent --no-audit --no-fund --no-save --prefix "$(BROWSER)" axe-core@4.14.1 tus-js-client@4.3.1
 
 peers: $(READY) ## install what `make bench ARGS=peers` compares with: Debian packages, as root
-	@test "$$(id -u)" = 0 || { echo "dray: make peers installs the Debian packages nats-server and" \
-		"rabbitmq-server, which only root can: sudo make peers" >&2; exit 1; }
-	@echo "dray: installing the Debian packages nats-server and rabbitmq-server, which Debian may start" \
-		"as services: systemctl disable --now nats-server rabbitmq-server ends them"
-	@RUNLEVEL=1 apt-get install --no-install-recommends $(ARGS) nats-server rabbitmq-server
+	@test "$$(id -u)" = 0 || { echo "dray: make peers installs the Debian packages $(PEERS)," \
+		"which only root can: sudo make peers" >&2; exit 1; }
+	@echo "dray: installing the Debian packages $(PEERS), which Debian may start as services:" \
+		"systemctl disable --now nats-server rabbitmq-server redis-server postgresql ends them"
+	@RUNLEVEL=1 apt-get install --no-install-recommends $(ARGS) $(PEERS)
 	@$(BIN)/python tools/bootstrap.py bench
 
 docs: $(READY) ## write what the code can tell (tables, commands, errors, modules), check all pages

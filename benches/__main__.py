@@ -36,11 +36,14 @@ NAMES = (
     "console",
     "storage_depth",
     "storage_reopen",
+    "small_peers",
     "peers",
     "spark",
     "spark_large",
     "spark_rows",
 )
+RECORDED_LOAD_MAX = 0.5
+"""A history with figures of a busy machine says nothing about what a change has cost."""
 INTERRUPTED = 130
 """The exit status of a shell's command that ^C has ended."""
 HISTORY = Path(__file__).parent / "history"
@@ -51,6 +54,14 @@ def main() -> int:
     arguments = _arguments()
     here = conditions(arguments.work)
     print(here.text)
+    if arguments.record and here.load > RECORDED_LOAD_MAX:
+        print(
+            f"nothing is measured: at a load of {here.load:.1f} figures are not worth keeping, and"
+            f" --record takes them up to {RECORDED_LOAD_MAX}; wait until the machine is idle, or"
+            " leave out --record",
+            file=sys.stderr,
+        )
+        return 1
     status = 0
     for name in arguments.names or list(NAMES):
         module = importlib.import_module(f"benches.{name}")

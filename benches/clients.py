@@ -27,6 +27,12 @@ import dray
 from benches.console_clients import poll_pages
 from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_send
 from benches.processes import CLIENT_WITHIN_S, peak, reset_peak
+from benches.small_peer_clients import (
+    prepare_postgres,
+    small_batches,
+    small_lone,
+    small_together,
+)
 from benches.spark_clients import land_in_turn
 from benches.spark_large_clients import land_large
 from benches.spark_row_clients import open_table, read_rows
@@ -376,6 +382,10 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         land_large,
         open_table,
         read_rows,
+        prepare_postgres,
+        small_lone,
+        small_batches,
+        small_together,
     )
 }
 

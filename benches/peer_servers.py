@@ -89,6 +89,49 @@ def rabbitmq(folder: Path) -> Iterator[int]:
         yield port
 
 
+@contextmanager
+def redis(folder: Path) -> Iterator[str]:
+    """A Redis server that syncs before each answer; its Unix socket."""
+    folder.mkdir()
+    where = folder / "s"
+    options = ["--port", "0", "--unixsocket", str(where), "--dir", str(folder), "--save", ""]
+    command = ["redis-server", *options, "--appendonly", "yes", "--appendfsync", SYNC_ALWAYS]
+    with _running(command, folder, where.is_socket):
+        yield str(where)
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """A PostgreSQL server as it comes; the folder of its Unix socket."""
+    folder.mkdir()
+    account: list[str] = []
+    if not os.getuid():
+        # It refuses to run as root.
+        account = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
+        shutil.chown(folder, "postgres")
+    data = str(folder / "data")
+    made = subprocess.run(
+        [*account, postgres_program("initdb"), "-D", data, "-U", "postgres", "-A", "trust"],
+        capture_output=True, text=True, check=False, cwd="/",
+    )  # fmt: skip
+    if made.returncode:
+        raise DrayError(f"initdb failed and said: {made.stderr.strip().splitlines()[-1:]}")
+    options = ["-D", data, "-k", str(folder), "-c", "listen_addresses=", "-c", "max_connections=80"]
+    command = [*account, postgres_program("postgres"), *options]
+    with _running(command, folder, (folder / ".s.PGSQL.5432").is_socket):
+        yield str(folder)
+
+
+def postgres_program(name: str) -> str:
+    """A program of PostgreSQL; Debian has one folder for each version, none of them in the path."""
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=_version_of)
+    return str(versions[-1]) if versions else name
+
+
+def _version_of(program: Path) -> int:
+    return int(program.parent.parent.name)
+
+
 def free_port() -> int:
     """A port of loopback that nobody listens on now."""
     with socket.socket() as sock:

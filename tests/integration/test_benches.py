@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import benches
-from benches.__main__ import NAMES
+from benches.__main__ import NAMES, main
 from tests.integration.commands import environment, finish, until
 
 pytestmark = pytest.mark.slow
@@ -60,3 +60,11 @@ def test_a_benchmark_that_is_ended_ends_its_servers(benchmark, tmp_path):
     assert finish(benchmark).status == INTERRUPTED
     assert not any(tmp_path.iterdir())
     until(lambda: processes_of(tmp_path) == [])
+
+
+def test_figures_of_a_busy_machine_are_not_recorded(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.6, 0.0, 0.0))
+    monkeypatch.setattr(sys, "argv", ["benches", "small", "--record", "--work", str(tmp_path)])
+    assert main() == 1
+    assert "at a load of 0.6 figures are not worth keeping" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,102 @@
+"""Messages of 1 KiB through Dray, Redis, PostgreSQL and SQLite, by turns in the same rounds.
+
+All on this machine by Unix sockets, in Python, and all synced before each answer: one message after
+the other, batches of 100 in and out, and 64 connections with one message each. SQLite has no
+server, so it stands beside `dray.open`. `make peers` installs Redis and PostgreSQL; the ones that
+are missing are left out with a line that says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from benches.peer_servers import missing, postgres, postgres_program, redis
+from benches.processes import client
+from benches.results import Result
+from dray.errors import DrayError
+from dray.testing.processes import ManagerProcess
+
+DRAY, EMBEDDED = "Dray", "dray.open"
+WORK = {
+    "one message, p50": ("small_lone", "p50", "us"),
+    "one message, p99": ("small_lone", "p99", "us"),
+    "batches of 100, in": ("small_batches", "in", "messages/s"),
+    "batches of 100, out": ("small_batches", "out", "messages/s"),
+    "64 connections": ("small_together", "rate", "messages/s"),
+}
+"""What is measured: by which client, under which name, in which unit."""
+Server = Callable[[Path], AbstractContextManager[str]]
+Rates = dict[str, float]
+
+
+def run(folder: Path, size: int, rounds: int) -> list[Result]:
+    """Measure; `size` is for the others."""
+    del size
+    found: dict[str, list[Rates]] = {}
+    # PostgreSQL runs as another account, and only needs to pass through.
+    folder.chmod(0o711)
+    for turn in range(rounds):
+        home = folder / f"round-{turn}"
+        home.mkdir(mode=0o711)
+        for name, rates in _round(home):
+            found.setdefault(name, []).append(rates)
+    return list(_results(found))
+
+
+def _results(found: dict[str, list[Rates]]) -> Iterator[Result]:
+    for work, (_, _, unit) in WORK.items():
+        for ours, peers in ((DRAY, ("Redis", "PostgreSQL")), (EMBEDDED, ("SQLite",))):
+            mine = [rates[work] for rates in found[ours] if work in rates]
+            for peer in peers:
+                theirs = [rates[work] for rates in found.get(peer, ()) if work in rates]
+                if mine and theirs:
+                    yield Result(f"{work}: {ours}", unit, mine, peer, theirs)
+
+
+def _round(home: Path) -> Iterator[tuple[str, Rates]]:
+    yield DRAY, _measured("dray", _dray, home / "dray")
+    yield EMBEDDED, _measured("dray", _here, home / "embedded", together=False)
+    yield "SQLite", _measured("sqlite", _here, home / "sqlite", together=False)
+    for name, kind, program, module, server in (
+        ("Redis", "redis", "redis-server", "redis", redis),
+        ("PostgreSQL", "postgres", postgres_program("postgres"), "psycopg", postgres),
+    ):
+        if lacking := missing(program, module):
+            print(f"{name} is left out: {lacking}")
+            continue
+        try:
+            yield name, _measured(kind, server, home / kind)
+        except DrayError as error:
+            print(f"{name} is left out: {error}")
+
+
+def _measured(kind: str, server: Server, home: Path, *, together: bool = True) -> Rates:
+    # What the one before has left for the disk to write would be counted as this one's.
+    os.sync()
+    with server(home) as where:
+        if kind == "postgres":
+            client("prepare_postgres", where=where)
+        names = ["small_lone", "small_batches", *(["small_together"] if together else [])]
+        measured = {name: client(name, kind=kind, where=where) for name in names}
+    shutil.rmtree(home, ignore_errors=True)
+    return {
+        work: measured[name][field] for work, (name, field, _) in WORK.items() if name in measured
+    }
+
+
+@contextmanager
+def _dray(home: Path) -> Iterator[str]:
+    home.mkdir()
+    with ManagerProcess("manager", home, ["--socket", str(home / "s")]):
+        yield f"dray+unix://{home / 's'}"
+
+
+@contextmanager
+def _here(home: Path) -> Iterator[str]:
+    """A place for what runs in the client itself."""
+    home.mkdir()
+    yield str(home / "store")
