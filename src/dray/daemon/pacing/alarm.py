@@ -10,7 +10,7 @@ from dray.daemon.timekeeper import Timekeeper
 
 
 class Alarm:
-    """Goes off at the deadline that was set last."""
+    """Goes off at the first deadline that was set since it went off last."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, clock: Timekeeper, gone_off: Callable[[], None]
@@ -25,8 +25,12 @@ class Alarm:
         self._stopped = False
 
     def set(self, at: float | None) -> None:
-        """Go off at a time of the clock; None changes nothing."""
-        if at is None or at == self._at or self._stopped:
+        """Go off at a time of the clock, or before; None changes nothing.
+
+        A timer that is set for an earlier time stays: most deadlines are over before they come, and
+        whoever hears the alarm sets it again.
+        """
+        if at is None or (self._at is not None and self._at <= at) or self._stopped:
             return
         if self._timer is not None:
             self._timer.cancel()
