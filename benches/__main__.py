@@ -18,6 +18,7 @@ from dray.testing.interrupts import interrupted_once
 # Small first: what gigabytes leave for the disk to tidy up makes every sync slow for a while.
 NAMES = (
     "small",
+    "embedded",
     "express",
     "storage_commits",
     "storage_writes",
