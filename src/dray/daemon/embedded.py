@@ -136,7 +136,12 @@ class EmbeddedDaemon:
 
     def _run(self, ready: threading.Event) -> None:
         request_short_time_slice()
-        loop = self._loop = LentLoop()
+        try:
+            loop = self._loop = LentLoop()
+        except BaseException as error:  # noqa: BLE001 - raised again by start
+            self._failure = error
+            ready.set()
+            return
         try:
             # In debug mode asyncio lets no other thread borrow its turn.
             with asyncio.Runner(debug=False, loop_factory=lambda: loop) as runner:

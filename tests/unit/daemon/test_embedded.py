@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from dray.daemon.config import read_options
@@ -80,3 +82,12 @@ def test_after_stop_there_is_no_connecting_and_stopping_again_is_harmless(tmp_pa
     client.socket.close()
     with pytest.raises(ConnectionLost):
         daemon.connect()
+
+
+def test_a_start_without_descriptors_left_is_an_error_and_does_not_wait(tmp_path, monkeypatch):
+    def none_left(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("dray.daemon.embedded.LentLoop", none_left)
+    with pytest.raises(OSError, match="Too many open files"):
+        EmbeddedDaemon(tmp_path / "data").start()

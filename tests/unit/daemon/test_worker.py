@@ -67,3 +67,17 @@ def test_the_loop_hears_once_of_jobs_side_by_side_and_of_an_error_at_once(failin
     asyncio.run(main())
     expected = {None: [type(None)], 0: [OSError, type(None)], 1: [OSError]}[failing]
     assert [type(error) for error in heard] == expected
+
+
+def test_a_job_runs_beside_another_thread_which_waits_for_its_end():
+    seen: list[object] = []
+
+    async def main() -> None:
+        worker = Worker(asyncio.get_running_loop(), "w")
+        worker.beside(lambda: seen.append(threading.current_thread().name))()
+        with pytest.raises(ZeroDivisionError):
+            worker.beside(lambda: 1 // 0)()
+        worker.stop()
+
+    asyncio.run(main())
+    assert seen == ["w"]

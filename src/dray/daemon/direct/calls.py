@@ -55,8 +55,8 @@ class OfferedSyncs(Protocol):
     caller_syncs: bool
     offered: Sync | None
 
-    def take_offered(self) -> Sync:
-        """Take over the sync that is offered."""
+    def take_offered(self) -> Callable[[], None]:
+        """Take over the sync that is offered, to run it without the turn."""
         ...
 
     def ran(self, error: BaseException | None) -> None:
@@ -89,6 +89,7 @@ class CallDoor:
     def __init__(self, loop: LentLoop, turns: CalledTurns) -> None:
         """Decide in the turn of `loop`, as its own thread does."""
         self._loop = loop
+        self._turn = loop.turn
         self._turns = turns
         self._syncs = turns.syncs
         self._signals = HeldSignals()
@@ -96,14 +97,14 @@ class CallDoor:
 
     def enter(self) -> None:
         """Take the turn. `leave` follows, whatever happens."""
-        if self._loop.turn.is_mine:
+        if self._turn.is_mine:
             raise DrayError(
                 "this call came out of the queue manager itself, from a finalizer or a log handler"
                 " that ran while it decided; make the call in another thread"
             )
         self._signals.hold()
         try:
-            self._loop.turn.acquire()
+            self._turn.acquire()
         except BaseException:
             self._signals.let_go()
             raise
@@ -118,7 +119,7 @@ class CallDoor:
     @property
     def is_inside(self) -> bool:
         """Whether the calling thread has the turn."""
-        return self._loop.turn.is_mine
+        return self._turn.is_mine
 
     def decide(
         self, session: DirectSession, frame: Frame, *, file: int | None, until: CalledRequest | None
@@ -143,15 +144,15 @@ class CallDoor:
         if syncs.offered is not None:
             self._hand_on()
 
-    def _run(self, sync: Sync) -> None:
+    def _run(self, sync: Callable[[], None]) -> None:
         error: BaseException | None = None
         self._turns.called = False
         self._loop.give_back()
         try:
-            sync.run()
+            sync()
         except BaseException as raised:  # noqa: BLE001 - told to the turns, which act on it
             error = raised
-        self._loop.turn.acquire()
+        self._turn.acquire()
         self._turns.called = True
         self._syncs.caller_syncs = True
         self._syncs.ran(error)

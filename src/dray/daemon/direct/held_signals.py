@@ -58,9 +58,9 @@ class HeldSignals:
         if threading.get_ident() != self._main:
             return
         try:
-            for number in HELD:
-                handler = _signal.getsignal(number)
-                if callable(handler):
+            for number, handler in zip(HELD, map(_signal.getsignal, HELD), strict=True):
+                # Else it is one of two numbers, or None: the program runs nothing.
+                if handler and handler != signal.SIG_IGN:
                     self._replaced.append((number, handler))
                     _signal.signal(number, self._note)
         except BaseException:

@@ -33,8 +33,11 @@ class TurnLock:
 
     def acquire(self) -> None:
         """Wait for the turn; whoever came before has it before."""
-        with self._entrance:
+        self._entrance.acquire()
+        try:
             self._lock.acquire()
+        finally:
+            self._entrance.release()
         self.holder = threading.get_ident()
 
     def release(self) -> None:

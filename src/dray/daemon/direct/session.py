@@ -83,14 +83,18 @@ class DirectSession:
 
     def must_wait(self, frame: Frame) -> bool:
         """Whether a frame has to wait; then `room` is set when it may be tried again."""
-        self.room.clear()
         lent = self._lent
-        if lent is not None and (lent.full if frame.head.with_file else lent.busy):
+        if (
+            (lent is not None and (lent.full if frame.head.with_file else lent.busy))
+            or self._owner.overfull
+            or (
+                len(frame.body) > INTAKE_SMALL_BYTES_MAX
+                and not self._around.intake.admits(self.reconsider)
+            )
+        ):
+            self.room.clear()
             return True
-        if self._owner.overfull:
-            return True
-        size = len(frame.body)
-        return size > INTAKE_SMALL_BYTES_MAX and not self._around.intake.admits(self.reconsider)
+        return False
 
     def came(self, frame: Frame, file: int | None = None) -> None:
         """Pass on a frame, with a descriptor that it lends."""

@@ -10,6 +10,7 @@ import asyncio
 import enum
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle, islice
 from typing import Any, Final, NamedTuple
 
@@ -123,7 +124,8 @@ class Syncs(Machine[SyncState, Any, Any]):
         """Whether a caller of this program has the turn and runs the next sync itself."""
         self.offered: Sync | None = None
         """A sync for a caller to run, before or instead of the workers."""
-        self._lent: asyncio.Future[None] | None = None
+        self._is_lent = False
+        self._come_back: asyncio.Future[None] | None = None
         self._wait: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
 
@@ -248,18 +250,24 @@ class Syncs(Machine[SyncState, Any, Any]):
 
     # ---------------------------------------------------- for callers that run syncs themselves
 
-    def take_offered(self) -> Sync:
-        """Take over the sync that is offered; `ran` follows."""
+    def take_offered(self) -> Callable[[], None]:
+        """Take over the sync that is offered, to run it without the turn; `ran` follows.
+
+        On a disk that is not quick a worker runs one half of it at the same time.
+        """
         sync, self.offered = self.offered, None
         assert sync is not None, "a sync is offered"
-        self._lent = self._loop.create_future()
-        return sync
+        self._is_lent = True
+        if self._pace.is_quick(sync.heap_bytes):
+            return sync.run
+        return partial(_run_side_by_side, sync, self.workers[0])
 
     def ran(self, error: BaseException | None) -> None:
         """A caller has run the sync that it took, and has the turn again."""
-        if self._lent is not None:
-            self._lent.set_result(None)
-            self._lent = None
+        self._is_lent = False
+        if self._come_back is not None:
+            self._come_back.set_result(None)
+            self._come_back = None
         if error is not None:
             self._failed(error)
         elif self._running is not None:
@@ -273,8 +281,9 @@ class Syncs(Machine[SyncState, Any, Any]):
 
     async def come_back(self) -> None:
         """Wait until no caller runs a sync."""
-        if self._lent is not None:
-            await self._lent
+        if self._is_lent:
+            self._come_back = self._come_back or self._loop.create_future()
+            await self._come_back
 
     # ----------------------------------------------------------------- from workers and timers
 
@@ -306,6 +315,17 @@ class Syncs(Machine[SyncState, Any, Any]):
     def _step(self, event: object) -> None:
         self.handle(event, self._loop.time())
         self._stepped()
+
+
+def _run_side_by_side(sync: Sync, worker: Worker) -> None:
+    first, *others = sync.halves()
+    ends = [worker.beside(each) for each in others]
+    try:
+        first()
+    finally:
+        for end in ends:
+            end()
+    sync.done = True
 
 
 _IDLE, _WAITING, _SYNCING = SyncState.IDLE, SyncState.WAITING, SyncState.SYNCING

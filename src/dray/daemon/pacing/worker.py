@@ -11,6 +11,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
 Job = Callable[[], object]
 Outcome = Callable[[BaseException | None], None]
@@ -47,6 +48,25 @@ class Worker:
         """
         self._jobs.put((job, outcome, beside or SideBySide(1)))
 
+    def beside(self, job: Job) -> Callable[[], object]:
+        """Run `job` in the thread while the caller does something else, in any other thread.
+
+        Call what this gives to wait for the end of the job; it raises the error of the job.
+        """
+        ended: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                job()
+            except BaseException as error:  # noqa: BLE001 - raised to the one who waits
+                ended.set_exception(error)
+            else:
+                ended.set_result(None)
+
+        # The caller is the other of two, so the loop hears nothing.
+        self._jobs.put((run, _told_nothing, SideBySide(2)))
+        return ended.result
+
     async def idle(self) -> None:
         """Wait until everything submitted so far has been done and told."""
         passed: asyncio.Future[None] = self._loop.create_future()
@@ -77,3 +97,7 @@ class Worker:
 
 def _nothing() -> None:
     """Pass through the line."""
+
+
+def _told_nothing(_error: BaseException | None) -> None:
+    """Hear the outcome of a job for which another thread waits."""

@@ -98,6 +98,35 @@ def test_a_lone_caller_runs_its_sync_itself_and_has_its_answer_at_once(echo, pro
     assert set(echo.gate.threads) == {MAIN}
 
 
+def test_on_a_slow_disk_a_worker_syncs_the_log_at_the_same_time(echo, program):
+    program.ask(commit())
+    echo.servers[-1].turns.syncs._pace.took(1000.0, 0)
+    echo.gate.threads.clear()
+    assert program.begin(Send(1, 0, [4], [0]), b"abcd").settled
+    assert sorted(echo.gate.threads) == [MAIN, "dray-sync-1"]
+
+
+def test_on_a_quick_disk_the_caller_syncs_heap_and_log(echo, program):
+    program.ask(commit())
+    echo.servers[-1].turns.syncs._pace._overdrawn_s = 0.0
+    echo.gate.threads.clear()
+    assert program.begin(Send(1, 0, [4], [0]), b"abcd").settled
+    assert echo.gate.threads == [MAIN, MAIN]
+
+
+def test_a_worker_that_fails_beside_a_caller_fails_the_sync(echo, program, wait_until):
+    program.ask(commit())
+    echo.servers[-1].turns.syncs._pace.took(1000.0, 0)
+    echo.gate.broken = True
+    head = program.ask(Send(1, 0, [4], [0]), b"abcd")
+    assert isinstance(head, Failed)
+    assert head.error == "store-poisoned"
+    assert program.hung_up.wait(PATIENCE_S)
+    echo.gate.broken = False
+    with pytest.raises(DrayError, match="the test broke it"):
+        echo.daemon.stop()
+
+
 def test_an_answer_that_rests_on_no_fact_needs_no_sync(echo, program):
     before = echo.gate.passed
     assert program.begin(Describe()).settled
