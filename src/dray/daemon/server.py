@@ -263,7 +263,8 @@ class Server:
 
     def frame_came(self, connection: ServedConnection, frame: Frame) -> None:
         """Pass on a request."""
-        self._heard(connection)
+        if connection in self._silent:
+            self._heard(connection)
         number = self._numbers.get(connection)
         if number is not None:
             self._turns.deliver(Request(number, frame))

@@ -57,6 +57,8 @@ from dray.store.store import Store
 from dray.wire.frames import failure
 
 _log = logging.getLogger(__name__)
+_FRAMES: Final = (Request, LinkFrame)
+_WITH_BODY: Final = (Answer, LinkSend)
 INTERNAL = DrayError(
     "the queue manager failed unexpectedly; its log has the details, please report them"
 )
@@ -129,7 +131,7 @@ class Turns(Machine[ServiceState, Any, Any]):
         # The facts of one group must fit the log, and those of one event come on top.
         self._group_bytes = store.group_bytes_max // GROUP_SHARE
         self._postponed = Postponed()
-        self._overfull = False
+        self._overfull = self._log_is_full
         self.called = False
         """Whether a caller of this program has the turn: its pass ends with its call."""
 
@@ -147,7 +149,8 @@ class Turns(Machine[ServiceState, Any, Any]):
         """Let the manager decide about an event: now, or when the log has room for its facts."""
         if self._stage is ServiceState.FAILED:
             return
-        if self._postponed or self._log_is_full:
+        # Whenever one of the two holds, so much waits that it is overfull.
+        if self._overfull and (self._postponed or self._log_is_full):
             self._postponed.add(event)
             self._pass.handle(DECIDED, 0.0)
             return
@@ -159,7 +162,7 @@ class Turns(Machine[ServiceState, Any, Any]):
         return self._store.waiting_bytes > self._group_bytes
 
     def _decide(self, event: Event) -> None:
-        if isinstance(event, Request | LinkFrame):
+        if isinstance(event, _FRAMES):
             self._syncs.gathered_bytes += len(event.frame.body)
             self._flushing.came(len(event.frame.body))
         elif isinstance(event, LinkDown):
@@ -218,7 +221,7 @@ class Turns(Machine[ServiceState, Any, Any]):
         self.deliver(Tick())
 
     def _gather(self, effect: Effect) -> None:
-        if isinstance(effect, Answer | LinkSend) and effect.body:
+        if isinstance(effect, _WITH_BODY) and effect.body:
             effect = effect._replace(body=merged(effect.body))
             pin_all(self._store, effect.body)
         if isinstance(effect, Answer) and not effect.held:

@@ -226,17 +226,23 @@ class QueueManager:
         self._serve()
         if context.disk_room.refuses:
             self._tell_of_disk()
-        to_tell = context.follow_up.to_tell
-        for key in to_tell:
-            confirmations.tell_source(subjects.sources, key)
-        to_tell.clear()
-        confirmations.tell_of_ends(subjects.sources)
-        arrivals.tell_of_room(subjects.sources)
-        arrivals.tell_of_new_queues(subjects.sources)
+        sources, to_tell = subjects.sources, context.follow_up.to_tell
+        if to_tell:
+            for key in to_tell:
+                confirmations.tell_source(sources, key)
+            to_tell.clear()
+        if context.untold_ends.is_due(context.now):
+            confirmations.tell_of_ends(sources)
+        if sources.waiting_for_room:
+            arrivals.tell_of_room(sources)
+        if sources.missing_queues:
+            arrivals.tell_of_new_queues(sources)
         if context.state.stream_ends.news:
             subjects.links.say_ends()
-        sub_queues.drop_unused(context)
-        repairs.ask(subjects.sources, subjects.holes)
+        if context.follow_up.perhaps_unused:
+            sub_queues.drop_unused(context)
+        if subjects.holes.wanted:
+            repairs.ask(sources, subjects.holes)
 
     def _tell_of_disk(self) -> None:
         """Say once that the disk refuses messages, and once that it takes them again."""

@@ -89,12 +89,15 @@ class DirectConnection(Connection):
     async def _begin(
         self, head: Head, body: Sequence[Buffer] = (), before: Sequence[Buffer] = ()
     ) -> Pending:
-        for said in (self._said_before(), before):
-            self._say_all(_frames_in(said))
+        for said in (self._said_before(), before) if self._left or before else ():
+            for frame in _frames_in(said):
+                self._say(frame)
+        whole = _joined(body)
         with self._lock:
-            self._check()
-            pending, request_id, checked = self._session.asked(head, sum(map(len, body)))
-        self._say(Frame(checked, request_id, _joined(body)), until=pending)
+            if self.lost is not None:
+                self._check()
+            pending, request_id, checked = self._session.asked(head, len(whole))
+        self._say(Frame(checked, request_id, whole), None, pending)
         return pending
 
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
@@ -103,10 +106,6 @@ class DirectConnection(Connection):
             self._say(frame, file)
             file = None
         self._check()
-
-    def _say_all(self, frames: Iterable[Frame]) -> None:
-        for frame in frames:
-            self._say(frame)
 
     def _say(self, frame: Frame, file: int | None = None, until: Pending | None = None) -> None:
         try:

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from dray.errors import DrayError, ProtocolError, from_code
+from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire.frames import (
+    Commit,
     Failed,
     Head,
     Hello,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 Listener = Callable[[DrayError], None]
 """Told of the failure of a frame that wanted no answer."""
 _REQUEST_ID_MAX = (1 << 32) - 1
+_OWN = frozenset({Send, Commit})
+"""Heads whose values the client makes itself; in others a program's values may be of any type."""
 
 
 class Signal(Protocol):
@@ -126,7 +130,12 @@ class ClientSession:
         Raises as `request` does.
         """
         request_id = self._fresh_id()
-        checked = read_again(head, body_bytes)
+        if type(head) in _OWN:
+            if body_bytes > FRAME_BODY_BYTES_MAX:
+                raise ProtocolError(f"{type(head).__name__} is over the bounds of a frame")
+            checked = head
+        else:
+            checked = read_again(head, body_bytes)
         pending = self._pending[request_id] = Pending()
         return pending, request_id, checked
 

@@ -3,6 +3,15 @@
 Commits, expiries, purges and confirmations all come down to this: some messages join queues, some
 leave them, and the departures (`departures.py`) add what follows from that. The fact is recorded
 whole; then those who watch the queues are told.
+
+Most facts are one message that joins, or one that leaves and whose sender asked for nothing. A part
+that such a fact does not have is not built:
+
+    built only                       if
+    departures, and what they join   a copy, an acknowledgment or a confirmation follows
+    entries that are told apart      something leaves; by kind, if the queue holds express messages
+    messages that change queues      something moves
+    express messages                 some join, move or leave
 """
 
 from __future__ import annotations
@@ -12,7 +21,7 @@ from typing import TYPE_CHECKING
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreFull
 from dray.manager.change.acknowledgments import addressed, place
-from dray.manager.change.departures import RECEIVED, Departures, entries_at
+from dray.manager.change.departures import RECEIVED, Departures, entries_at, may_follow
 from dray.manager.change.express import admit
 from dray.manager.facts import Committed, pack_lookups
 from dray.manager.notices import NoticeKind
@@ -44,13 +53,20 @@ class CommitFact:
         """Begin with nothing; transaction 0 is nobody's."""
         self._context = context
         self._transaction = transaction
-        self.departures = Departures(context)
+        self._departures: Departures | None = None
         self._sends: list[tuple[StoredQueue, list[Staged], bytes]] = []
         self._leaving: list[tuple[StoredQueue, list[int]]] = []
         self._moving: list[tuple[StoredQueue, int, list[bytes]]] = []
         # The fact has nothing of express messages.
         self._express_sends: list[tuple[StoredQueue, list[Staged], bytes]] = []
         self._express_moving: list[tuple[StoredQueue, list[bytes]]] = []
+
+    @property
+    def departures(self) -> Departures:
+        """Copies and words to senders that follow from messages that leave or join."""
+        if self._departures is None:
+            self._departures = Departures(self._context)
+        return self._departures
 
     def join(self, queue: StoredQueue, staged: list[Staged], marks: int = 0) -> None:
         """Staged records of one kind join a queue, as one group of the transaction.
@@ -63,7 +79,9 @@ class CommitFact:
             self._express_sends.append((queue, staged, tails))
         else:
             self._sends.append((queue, staged, tails))
-        self.departures.wishes += [each.wish for each in staged if each.wish is not None]
+        wishes = [each.wish for each in staged if each.wish is not None]
+        if wishes:
+            self.departures.wishes += wishes
 
     def join_own(self, queue: StoredQueue, staged: Staged) -> None:
         """A message of the manager's own joins a queue, as a transaction by itself."""
@@ -79,7 +97,9 @@ class CommitFact:
 
     def leave(self, queue: StoredQueue, lookup_ids: list[int], why: int = RECEIVED) -> None:
         """Messages leave a queue for good, because of a message class."""
-        self.departures.leave_all(queue, entries_at(queue, lookup_ids), why)
+        found = entries_at(queue, lookup_ids)
+        if may_follow(queue, found, why):
+            self.departures.leave_all(queue, found, why)
         self._leaving.append((queue, lookup_ids))
 
     def drop(self, queue: StoredQueue, lookup_ids: list[int]) -> None:
@@ -107,16 +127,18 @@ class CommitFact:
     def record(self, heard: tuple[int, int] = (0, 0)) -> None:
         """Make it true."""
         context = self._context
-        self._acknowledge()
-        leaving, vanishing = self._parted()
+        departures = self._departures
+        if departures is not None:
+            self._acknowledge(departures)
+        leaving, vanishing = self._parted() if self._leaving else ([], [])
         moving = [(target.number, b"".join(tails)) for target, _, tails in self._moving if tails]
         fact = Committed(
             self._transaction,
             context.now_us,
             [(queue.number, tails) for queue, _, tails in self._sends],
             [(queue.number, pack_lookups(lookup_ids)) for queue, lookup_ids in leaving],
-            [*self.departures.joining(), *moving],
-            self.departures.confirmations(),
+            moving if departures is None else [*departures.joining(), *moving],
+            [] if departures is None else departures.confirmations(),
             heard,
         )
         firsts = [queue.next_lookup_id for queue, _, _ in self._sends]
@@ -135,9 +157,11 @@ class CommitFact:
         for target, first, _ in self._moving:
             context.touch(target)
             watch_arrivals(context.store, target, first)
-        self.departures.watch()
-        self.departures.note_ends()
-        self._pass(vanishing)
+        if departures is not None:
+            departures.watch()
+            departures.note_ends()
+        if vanishing or self._express_moving or self._express_sends:
+            self._pass(vanishing)
 
     def _parted(
         self,
@@ -174,10 +198,10 @@ class CommitFact:
             context.ledger.stage(queue, -sum(each.extent.length for each in staged))
             admit(context, queue, packed)
 
-    def _acknowledge(self) -> None:
+    def _acknowledge(self, departures: Departures) -> None:
         """Turn wishes into acknowledgment messages of this fact."""
         context = self._context
-        for queue, wish in addressed(context, self.departures.wishes):
+        for queue, wish in addressed(context, departures.wishes):
             try:
                 extent, crc, number = place(context, queue, wish)
             except StoreFull as error:

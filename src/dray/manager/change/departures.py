@@ -94,6 +94,12 @@ class _Subject(NamedTuple):
     label: str
 
 
+def may_follow(queue: StoredQueue, found: list[bytes], message_class: int) -> bool:
+    """Whether a copy, an acknowledgment or a count may follow when messages leave a queue."""
+    received = message_class == RECEIVED and queue.keeper is None
+    return not received or any_asks_in(b"".join(found))
+
+
 class Departures:
     """Gathers what one fact has to do besides taking messages out of their queues."""
 
@@ -109,11 +115,9 @@ class Departures:
 
     def leave_all(self, queue: StoredQueue, found: list[bytes], message_class: int) -> None:
         """Messages leave `queue` for good, because of `message_class`."""
-        received = message_class == RECEIVED and queue.keeper is None
-        if received and not any_asks_in(b"".join(found)):
-            return
-        for packed in found:
-            self.leave(queue, packed, message_class)
+        if may_follow(queue, found, message_class):
+            for packed in found:
+                self.leave(queue, packed, message_class)
 
     def leave(self, queue: StoredQueue, packed: bytes, message_class: int) -> None:
         """One of them does."""

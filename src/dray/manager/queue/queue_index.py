@@ -66,7 +66,7 @@ class QueueIndex:
         """Put new messages at positions from one on; gives their entries, packed."""
         entries = with_keys(tails, first)
         last = self._available.last()
-        alike = len(set(entries[::ENTRY_BYTES])) == 1
+        alike = len(entries) == ENTRY_BYTES or len(set(entries[::ENTRY_BYTES])) == 1
         if alike and (last is None or last < entries):
             self._available.append(entries)
         else:

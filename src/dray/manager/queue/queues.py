@@ -143,7 +143,10 @@ class StoredQueue:
     @property
     def bytes_used(self) -> int:
         """Bytes that count against it."""
-        return self.index.byte_count + sum(sub.index.byte_count for sub in self.sub_queues)
+        used = self.index.byte_count
+        for sub in self.sub_queues:
+            used += sub.index.byte_count
+        return used
 
     def note_gone(self, entries: bytes) -> None:
         """Note that messages have left, by their packed entries; a large one by its header.

@@ -66,9 +66,8 @@ def handle_send(
             check_not_barred(transactions, read_header(body).number)
         queue = context.state.queues.numbered(head.queue)
         staged = _stage(context, queue, head, body)
-        _send_at_once(transactions, queue, staged)
         # Nothing that is durable rests on an express message, so nothing is waited for.
-        held = not staged or not all(each.express for each in staged)
+        held = _send_at_once(transactions, queue, staged) or not staged
         context.answer(session, request_id, Done(len(staged)), held=held)
         return
     transaction = open_transaction(transactions, session, head.transaction)
@@ -135,12 +134,15 @@ def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: 
     note_sent(queue, transaction, staged, guarded=head.guarded)
 
 
-def _send_at_once(transactions: Transactions, queue: StoredQueue, staged: list[Staged]) -> None:
-    """Commit a batch under the number of its first message, by which its sender asks about it."""
+def _send_at_once(transactions: Transactions, queue: StoredQueue, staged: list[Staged]) -> bool:
+    """Commit a batch under the number of its first message, by which its sender asks about it.
+
+    Tell whether any of it lasts.
+    """
     context = transactions.context
     if not staged:
-        return
-    number = staged[0].number
+        return False
+    number, lasts = staged[0].number, False
     marks = MARK_SINGLE if queue.options.transactional else 0
     for is_express, run in groupby(staged, key=attrgetter("express")):
         if is_express:
@@ -148,6 +150,8 @@ def _send_at_once(transactions: Transactions, queue: StoredQueue, staged: list[S
             transactions.express_outcomes.add(number)
         else:
             commit(context, number, {queue.number: list(run)}, marks=marks)
+            lasts = True
+    return lasts
 
 
 def handle_reserve(

@@ -19,8 +19,10 @@ from dray.manager.facts import (
     unpack_lookups,
 )
 from dray.manager.queue.index import (
+    ENTRY_BYTES,
     TAIL_BYTES,
     entries_in,
+    expires_us_of,
     expiries_in,
     extent_of,
     extents_of,
@@ -121,8 +123,9 @@ class QueueContents:
         """Put messages into a queue from a position on; gives the position behind the last."""
         before = queue.index.byte_count
         entries = queue.index.add_run(tails, first)
-        for expires_us, lookup_id in expiries_in(entries):
-            self.expiries.add(expires_us, queue.number, lookup_id)
+        if len(entries) != ENTRY_BYTES or expires_us_of(entries):
+            for expires_us, lookup_id in expiries_in(entries):
+                self.expiries.add(expires_us, queue.number, lookup_id)
         self.ledger.stored[queue.account] += queue.index.byte_count - before
         return first + len(tails) // TAIL_BYTES
 

@@ -119,7 +119,11 @@ class Heap:
     @property
     def surplus_files(self) -> int:
         """Empty files beyond those that are kept for recycling."""
-        return sum(max(0, len(each.free) - HEAP_FREE_FILES) for each in self._pools.values())
+        surplus = 0
+        for each in self._pools.values():
+            if len(each.free) > HEAP_FREE_FILES:
+                surplus += len(each.free) - HEAP_FREE_FILES
+        return surplus
 
     def trim(self, most: int) -> None:
         """Give up to `most` surplus files back to the file system, of each kind the last."""
