@@ -29,7 +29,6 @@ from dray.manager.incoming.end_of_stream import reopen
 from dray.manager.incoming.open_transactions import check_ends
 from dray.manager.peers import peers, possession
 from dray.manager.peers.confirmations import tell_source
-from dray.manager.peers.waiting_for_room import Waiting
 from dray.manager.rights import acts
 from dray.manager.rights.queues import may_deliver, require_delivery
 from dray.model.classes import QueueKind
@@ -156,26 +155,29 @@ def handle_data(
             admit_new(context, queue, Arrival(key, head, headers, body, begin, incarnation))
         except DrayError as error:
             _refuse(context, session, head.stream, error)
+            left_out = _left_out(context, session, head)
             if isinstance(error, QuotaExceeded):
-                sources.waiting_for_room.add(_left_out(context, session, queue, head))
+                sources.waiting_for_room.add(session, head.stream, queue, left_out)
             elif isinstance(error, StoreFull):
-                left_out = _left_out(context, session, queue, head)
-                sources.waiting_for_room.add_for_disk(left_out, context.now)
+                now = context.now
+                sources.waiting_for_room.add_for_disk(
+                    session, head.stream, queue, left_out, now=now
+                )
             return
         if incoming.position(key).number < numbers[-1]:
-            sources.waiting_for_room.add(_left_out(context, session, queue, head))
+            left_out = _left_out(context, session, head)
+            sources.waiting_for_room.add(session, head.stream, queue, left_out)
         else:
             sources.waiting_for_room.admitted(session, head.stream)
     _say_position(context, session, queue, head.stream)
 
 
-def _left_out(context: Context, session: Session, queue: StoredQueue, head: Data) -> Waiting:
-    """Note messages of a frame that found no room: their source hears when there is room (R61)."""
+def _left_out(context: Context, session: Session, head: Data) -> list[int]:
+    """The lengths of the messages of a frame that found no room."""
     reached = context.state.incoming.position(StreamKey(session.peer_id, head.stream))
     # Nothing of a new sequence has entered: the numbers of an earlier one do not count in it.
     upto = reached.number if reached.sequence_id == head.sequence_id else 0
-    left = [envelope.length for envelope in head.envelopes if envelope.number > upto]
-    return Waiting(session, head.stream, queue, left[0], sum(left))
+    return [envelope.length for envelope in head.envelopes if envelope.number > upto]
 
 
 def tell_of_room(sources: Sources) -> None:

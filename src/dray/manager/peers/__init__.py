@@ -10,5 +10,4 @@ Other rooms use these modules; the others are private to this room:
     confirmations       what became of messages, told and heard
     repairs             holes in large messages, at both ends
     possession          how a manager proves that it has the key of its id
-    waiting_for_room    sources that wait for room here
 """

@@ -61,17 +61,20 @@ class WaitingForRoom:
         """How many wait."""
         return len(self._for_quota) + len(self._for_disk)
 
-    def add(self, waiting: Waiting) -> None:
-        """Note that the quota had no room for it, in place of what was noted of the stream."""
-        self.admitted(waiting.session, waiting.stream)
-        self._for_quota[waiting.session.number, waiting.stream] = waiting
+    def add(self, session: Session, stream: int, queue: StoredQueue, left_out: list[int]) -> None:
+        """Note that the quota had no room for messages of these lengths; forget an older note."""
+        self.admitted(session, stream)
+        waiting = Waiting(session, stream, queue, left_out[0], sum(left_out))
+        self._for_quota[session.number, stream] = waiting
         self._seen = self._use()
 
-    def add_for_disk(self, waiting: Waiting, now: float) -> None:
-        """Note that the disk had no room for it, in place of what was noted of the stream."""
-        self.admitted(waiting.session, waiting.stream)
-        wanted = self._disk.free_for(waiting.rest)
-        self._for_disk[waiting.session.number, waiting.stream] = waiting, wanted
+    def add_for_disk(
+        self, session: Session, stream: int, queue: StoredQueue, left_out: list[int], *, now: float
+    ) -> None:
+        """Note that the disk had no room for messages of these lengths; forget an older note."""
+        self.admitted(session, stream)
+        waiting = Waiting(session, stream, queue, left_out[0], sum(left_out))
+        self._for_disk[session.number, stream] = waiting, self._disk.free_for(waiting.rest)
         self._look_at = now + ROOM_LOOK_S
 
     def admitted(self, session: Session, stream: int) -> None:
