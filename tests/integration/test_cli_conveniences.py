@@ -242,7 +242,7 @@ UNITS = [
 def test_a_unit_for_a_service_is_accepted_by_systemd(tmp_path, kind, arguments):
     unit = dray("service", "print", "--user", "root", kind, *arguments).assert_good().out
     assert "Type=notify" in unit
-    assert ("WatchdogSec" in unit) == (kind == "serve")
+    assert "WatchdogSec=2min" in unit
     assert f" {kind} " in unit
     assert "NoNewPrivileges=yes" in unit
     analyze = shutil.which("systemd-analyze")
@@ -290,11 +290,18 @@ def test_a_queue_manager_tells_systemd_that_it_is_ready_alive_and_stops(
         assert said == b"STOPPING=1"
 
 
-def test_a_watched_folder_is_ready_when_it_is_connected(process, tmp_path, service_manager):
+def test_a_watched_folder_is_ready_when_it_is_connected_and_says_that_it_is_alive(
+    process, tmp_path, service_manager, monkeypatch
+):
     (tmp_path / "in").mkdir()
+    monkeypatch.setenv("WATCHDOG_USEC", "100000")
     watch = ("watch", tmp_path / "in", "heavy", "--state", tmp_path / "state")
     with started(*watch, url=process.url) as watching:
-        assert service_manager.recv(100) == b"READY=1"
+        told = [service_manager.recv(100) for _ in range(5)]
+        assert told.count(b"READY=1") == 1
+        assert told.count(b"WATCHDOG=1") == 4
         watching.send_signal(signal.SIGTERM)
-        assert service_manager.recv(100) == b"STOPPING=1"
+        while (said := service_manager.recv(100)) == b"WATCHDOG=1":
+            pass
+        assert said == b"STOPPING=1"
         assert watching.wait(60) == 0

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from dray.cli.settings import Settings
+from dray.cli.watchdog import AskedEvent, watched
 from dray.errors import ConnectionLost
 from dray.notify import READY, STOPPING, notify
 
@@ -25,7 +26,7 @@ _CONNECT_AGAIN_S = 1.0
 def stopped_by_sigterm() -> Iterator[threading.Event]:
     """Give an event that SIGTERM sets; warnings go to standard error meanwhile."""
     logging.basicConfig(format="dray: %(message)s", level=logging.WARNING)
-    stop = threading.Event()
+    stop = AskedEvent()
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
@@ -33,7 +34,8 @@ def stopped_by_sigterm() -> Iterator[threading.Event]:
 
     previous = signal.signal(signal.SIGTERM, end)
     try:
-        yield stop
+        with watched(stop):
+            yield stop
     finally:
         signal.signal(signal.SIGTERM, previous)
 

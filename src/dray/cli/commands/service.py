@@ -92,8 +92,6 @@ def _unit(kind: str, user: str | None, arguments: Sequence[str], places: list[Pa
     writable = "".join(f"ReadWritePaths={_quoted(os.fspath(each))}\n" for each in places)
     hidden = "" if any(_is_below(each, *_TEMPORARY) for each in places) else "PrivateTmp=yes\n"
     home = "read-only" if any(_is_below(each, "/home", "/root") for each in places) else "yes"
-    # A queue manager turns its loop all the time; the others may wait for a message for days.
-    watched = "WatchdogSec=2min\n" if kind == "serve" else ""
     return f"""\
 [Unit]
 Description=Dray {_KINDS[kind]}
@@ -110,7 +108,8 @@ User={account}
 Restart=on-failure
 RestartSec=2
 TimeoutStartSec=infinity
-{watched}{environment}{writable}ProtectHome={home}
+WatchdogSec=2min
+{environment}{writable}ProtectHome={home}
 {hidden}{_HARDENING}
 [Install]
 WantedBy=multi-user.target
