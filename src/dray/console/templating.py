@@ -29,7 +29,7 @@ def templates() -> Environment:
     found.filters |= {
         "size": _size,
         "count": _count,
-        "moment": _moment,
+        "moment": moment,
         "ago": _ago,
         "capitalize_first": _capitalized,
     }
@@ -50,7 +50,7 @@ def _count(number: int) -> str:
     return f"{number:,}"
 
 
-def _moment(seconds: float | None) -> str:
+def moment(seconds: float | None) -> str:
     """A moment in the time zone of the machine, to the second."""
     if seconds is None:
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -91,3 +92,11 @@ class QueuedPart(msgspec.Struct, frozen=True, kw_only=True):
 def reason_of(message_class: MessageClass) -> str:
     """Why a message of a negative class ended, in words."""
     return _REASONS.get(message_class, "it could not be delivered")
+
+
+def by_destination(letters: Iterable[QueuedMessage], to: str | None) -> dict[str | None, list[str]]:
+    """The ids of dead letters by the queue that each goes to when it is sent again."""
+    groups: dict[str | None, list[str]] = {}
+    for each in letters:
+        groups.setdefault(to or each.destination, []).append(each.id)
+    return groups

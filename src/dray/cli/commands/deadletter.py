@@ -19,6 +19,7 @@ from dray.cli.settings import Settings, takes_most, takes_url_and_json
 from dray.cli.words import counted
 from dray.errors import DrayError, MessageNotFound
 from dray.folders.labels import file_name, numbered
+from dray.model.queued import by_destination
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | No
         return manager.retry_dead_letters(ids, to)
 
     sent, status = 0, 0
-    for destination, group in _by_destination(letters, to).items():
+    for destination, group in by_destination(letters, to).items():
         try:
             sent += moved(settings, group, act, _letter_ids, note=_SENT_OR_THERE)
         except DrayError as error:
@@ -209,13 +210,6 @@ def _not_there(id: str) -> MessageNotFound:
 
 def _letter_ids(manager: Manager) -> Iterable[str]:
     return (each.id for each in manager.dead_letters())
-
-
-def _by_destination(letters: list[QueuedMessage], to: str | None) -> dict[str | None, list[str]]:
-    groups: dict[str | None, list[str]] = {}
-    for each in letters:
-        groups.setdefault(to or each.destination, []).append(each.id)
-    return groups
 
 
 def _row(letter: QueuedMessage) -> list[str]:

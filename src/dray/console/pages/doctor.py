@@ -1,0 +1,118 @@
+"""The first page: everything that keeps messages from moving, each with what can be done here."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dray.console.form import read_form
+from dray.console.pages.asking import at, done, link, show
+from dray.console.pages.shared import Shared
+from dray.errors import Misuse
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from dray.model.finding import DoctorFinding
+
+_COMMAND: Final = re.compile(r"`([^`]*)`")
+
+
+class Remedy(NamedTuple):
+    """A button beside a finding: to another page, or a form that does something."""
+
+    label: str
+    path: str
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+class FindingRow(NamedTuple):
+    """One finding with its remedies. The sentence is in pieces; every second one is a command."""
+
+    code: str
+    queue: str
+    pieces: list[str]
+    remedies: list[Remedy]
+
+
+def finding_of(found: DoctorFinding) -> FindingRow:
+    """A finding as the page shows it."""
+    return FindingRow(found.code, found.queue, _COMMAND.split(found.sentence), _remedies(found))
+
+
+def _remedies(found: DoctorFinding) -> list[Remedy]:
+    queue = found.queue
+    resume = (("name", queue), ("act", "resume"), ("back", "/"))
+    here = link("/queues/one", name=queue)
+    match found.code:
+        case "peer-down":
+            return [Remedy("Try again now", "/queues/act", resume), _DELIVERIES]
+        case "paused":
+            return [Remedy("Resume", "/queues/act", resume), _DELIVERIES]
+        case "refused":
+            return [_DELIVERIES, _LETTERS]
+        case "diverged":
+            return [_DELIVERIES]
+        case "dead-letters":
+            return [_LETTERS]
+        case "poison" if queue.endswith(";poison"):
+            back = (("name", queue), ("target", queue.partition(";")[0]))
+            return [Remedy("Move them back", "/doctor/back", back), Remedy("Look at them", here)]
+        case "idle-transaction" if not queue:
+            return [Remedy("Settle it", "/doctor/prepared")]
+        case "quota" if not queue:
+            return [Remedy("Look at the queues", "/queues?sort=bytes")]
+        case _ if queue:
+            return [Remedy("Look at the queue", here)]
+    return [Remedy("Look again", "/")]
+
+
+_DELIVERIES: Final = Remedy("Look at the delivery", "/deliveries")
+_LETTERS: Final = Remedy("Look at the dead letters", "/deadletters")
+
+
+async def _doctor(request: Request) -> Response:
+    console, manager = await at(request)
+    shared = console.kept(Shared)
+    findings = await shared.get(manager, "doctor", manager.doctor, 2)
+    info = await shared.get(manager, "info", manager.info)
+    return show(
+        request, "doctor", findings=[finding_of(each) for each in findings], info=info, to=link
+    )
+
+
+async def _back(request: Request) -> Response:
+    """Move what a poison queue holds back to its queue."""
+    _, manager = await at(request)
+    form = await read_form(request)
+    count = await manager.move(form.text("name"), form.text("target"))
+    return done(request, manager, f"{count:,} moved back to {form.text('target')}.", "/")
+
+
+async def _prepared(request: Request) -> Response:
+    """The prepared transactions, to settle one."""
+    console, manager = await at(request)
+    if request.method == "POST":
+        form = await read_form(request)
+        transaction, act = form.text("transaction"), form.text("act")
+        if act == "commit":
+            await manager.commit_prepared(transaction)
+        elif act == "abort":
+            await manager.abort_prepared(transaction)
+        else:
+            raise Misuse("a prepared transaction can be committed or aborted; choose one of them")
+        said = "committed" if act == "commit" else "aborted"
+        return done(request, manager, f"The transaction {transaction} is {said}.", "/")
+    return console.page(
+        request, "pages/prepared.html", transactions=await manager.prepared(), to=link
+    )
+
+
+routes: list[BaseRoute] = [
+    Route("/", _doctor),
+    Route("/doctor/back", _back, methods=["POST"]),
+    Route("/doctor/prepared", _prepared, methods=["GET", "POST"]),
+]

@@ -1,0 +1,178 @@
+"""One message: its properties, a preview, its body to download, its story."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from dray.console.attachments import attachment, picture_type
+from dray.console.pages.asking import at, link, show
+from dray.console.pages.bodies import head_of, opened, preview
+from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
+from dray.console.pages.story import story_of
+from dray.console.templating import moment
+from dray.errors import DrayError, LargeMessageError, MessageNotFound
+from dray.model.classes import Acknowledge, MessageClass
+from dray.model.message import Message
+from dray.model.sizes import human_size
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from starlette.requests import Request
+
+    from dray.aio import Manager
+    from dray.model.queued import QueuedMessage
+
+_SHOWN_HEX: Final = 256
+
+
+async def find(manager: Manager, queue: str, position: int) -> QueuedMessage:
+    """The message, or the large message, at a position; raises `MessageNotFound`."""
+    async with aclosing(manager.queue(queue).contents(position - 1)) as contents:
+        async for each in contents:
+            if each.lookup_id == position:
+                return each
+            break
+    raise MessageNotFound(
+        f"no message is at position {position} of {queue!r} any more; look at the queue again"
+    )
+
+
+async def _asked(request: Request) -> tuple[Manager, QueuedMessage]:
+    _, manager = await at(request)
+    query = request.query_params
+    position = query.get("at", "")
+    number = int(position) if position.isdecimal() and len(position) < 19 else 0  # noqa: PLR2004
+    return manager, await find(manager, query.get("queue", ""), number)
+
+
+async def _message(request: Request) -> Response:
+    manager, found = await _asked(request)
+    said, seen = "", Preview("empty")
+    facts = _facts(found)
+    try:
+        if not found.parts:
+            message = await manager.queue(found.queue, raw=True).peek_by_lookup_id(found.lookup_id)
+            facts |= _more(message)
+        seen = await preview(manager, found)
+    except MessageNotFound:
+        said = "A receiver holds this message now, so its body cannot be looked at; try again later"
+    except LargeMessageError as error:
+        said = str(error)
+    where = {"queue": found.queue, "at": found.lookup_id}
+    return show(
+        request,
+        "message",
+        found=found,
+        facts=facts,
+        preview=seen,
+        said_of_body=said,
+        preview_max=PREVIEW_BYTES_MAX,
+        picture=link("/queues/message/picture", **where),
+        body=link("/queues/message/body", **where),
+        story=link("/story", id=found.id),
+        to=link,
+    )
+
+
+def _facts(found: QueuedMessage) -> dict[str, str]:
+    facts = {
+        "Id": found.id,
+        "Label": found.label,
+        "Size": f"{human_size(found.size)} ({found.size:,} bytes)",
+        "Position": str(found.lookup_id),
+        "Parts": f"{found.parts:,}, {found.wholeness}" if found.parts else "",
+        "Why it is a dead letter": found.reason,
+        "Sent": moment(found.sent_time),
+        "Arrived": moment(found.arrived_time),
+        "Sent to": found.destination or "",
+        "From queue manager": found.source,
+        "Correlation id": found.correlation_id or "",
+        "Transaction": found.transaction_id or "",
+        "Class": found.message_class.name if found.message_class != MessageClass.NORMAL else "",
+        "Application's number": str(found.app_specific) if found.app_specific else "",
+        "Priority": "" if found.transaction_id else str(found.priority),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _more(message: Message) -> dict[str, str]:
+    """The properties of a plain message that a list of a queue does not have."""
+    asked = message.acknowledge
+    facts = {
+        "Extension": _hex(message.extension),
+        "Time to reach its queue": _seconds(message.time_to_reach_queue),
+        "Time to be received": _seconds(message.time_to_be_received),
+        "Administration queue": message.administration_queue or "",
+        "Acknowledgments": str(Acknowledge(asked).name) if asked else "",
+        "Response queue": message.response_queue or "",
+        "Given back": f"{message.abort_count} times" if message.abort_count else "",
+        "Moved": f"{message.move_count} times" if message.move_count else "",
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _hex(data: bytes) -> str:
+    shown = bytes(data[:_SHOWN_HEX]).hex(" ")
+    return shown if len(data) <= _SHOWN_HEX else f"{shown} … ({len(data):,} bytes)"
+
+
+def _seconds(span: float | None) -> str:
+    return "" if span is None else f"{span:g} s"
+
+
+async def _picture(request: Request) -> Response:
+    """The first bytes of a picture. The type is that of its bytes, and never its sender's."""
+    manager, found = await _asked(request)
+    head = await head_of(manager, found)
+    kind = picture_type(head[:16])
+    if not kind:
+        raise MessageNotFound("the body of this message is no picture; download it instead")
+    return Response(head, media_type=kind)
+
+
+async def _body(request: Request) -> Response:
+    """The whole body as a file to save, piece by piece."""
+    manager, found = await _asked(request)
+    pieces = _pieces(manager, found)
+    # The first piece comes before the answer begins, so that an error is a page of its own.
+    try:
+        first = await anext(pieces, b"")
+    except DrayError:
+        await pieces.aclose()
+        raise
+
+    async def content() -> AsyncGenerator[bytes, None]:
+        async with aclosing(pieces):
+            yield first
+            async for piece in pieces:
+                yield piece
+
+    headers = attachment(found.label or f"message-{found.lookup_id}")
+    return StreamingResponse(content(), headers=headers | {"Content-Length": str(found.size)})
+
+
+async def _pieces(manager: Manager, found: QueuedMessage) -> AsyncGenerator[bytes, None]:
+    async with opened(manager, found) as body, aclosing(body.pieces()) as pieces:
+        async for piece in pieces:
+            yield piece
+
+
+async def _story(request: Request) -> Response:
+    """All that the running queue manager can tell of one message."""
+    _, manager = await at(request)
+    wanted = request.query_params.get("id", "").strip()
+    chapters = await story_of(manager, wanted) if wanted else []
+    return show(request, "story", wanted=wanted, chapters=chapters, to=link)
+
+
+routes: list[BaseRoute] = [
+    Route("/queues/message", _message),
+    Route("/queues/message/picture", _picture),
+    Route("/queues/message/body", _body),
+    Route("/story", _story),
+]

@@ -1,0 +1,95 @@
+"""The story of one message, as far as a running queue manager can tell it.
+
+The queue manager keeps no history of a message. Its queues, journals, dead letters, outgoing queues
+and acknowledgments are asked, each by the id. `dray inspect story` reads the log of one that is
+stopped, and tells more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dray.errors import AccessDenied, DrayError, MessageNotFound, Misuse
+from dray.model.classes import MessageClass, QueueKind
+from dray.model.names import DEAD_LETTER_QUEUES
+from dray.model.queued import reason_of
+
+if TYPE_CHECKING:
+    from dray.aio import Manager
+    from dray.model.message import Message
+    from dray.model.queue import QueueInfo
+
+_SEARCHED_MAX: Final = 10_000
+"""Messages of a queue in which acknowledgments are looked for; a longer one would be read whole."""
+_NEGATIVE: Final = 0x8000
+_OF_RECEIVE: Final = 0x4000
+
+
+class Chapter(NamedTuple):
+    """One thing that is known. `when` in seconds since the epoch."""
+
+    when: float | None
+    sentence: str
+    queue: str = ""
+    position: int = 0
+
+
+async def story_of(manager: Manager, id: str) -> list[Chapter]:
+    """Everything that is known of a message by its id, in the order of time."""
+    found: list[Chapter] = []
+    for info in await manager.queues():
+        if info.message_count:
+            found += await _in_queue(manager, info, id)
+    return sorted(found, key=lambda each: each.when or 0.0)
+
+
+async def _in_queue(manager: Manager, info: QueueInfo, id: str) -> list[Chapter]:
+    queue = manager.queue(info.name, raw=True)
+    found: list[Chapter] = []
+    try:
+        message = await queue.peek_by_id(id, 0)
+    except (MessageNotFound, AccessDenied):
+        pass
+    except Misuse as error:
+        raise Misuse(f"{id!r} is not the id of a message; copy one from a queue") from error
+    else:
+        found += _sent(message, info)
+    if info.message_count > _SEARCHED_MAX:
+        return found
+    try:
+        told = await queue.peek_by_correlation_id(id, 0)
+    except DrayError:
+        return found
+    if told.message_class != MessageClass.NORMAL:
+        found.append(
+            Chapter(told.arrived_time, _acknowledged(told), info.name, told.lookup_id or 0)
+        )
+    return found
+
+
+def _sent(message: Message, info: QueueInfo) -> list[Chapter]:
+    goal = f" to {message.destination}" if message.destination else ""
+    return [
+        Chapter(message.sent_time, f"It was sent{goal} at the queue manager {message.source}."),
+        Chapter(message.arrived_time, _stands(message, info), info.name, message.lookup_id or 0),
+    ]
+
+
+def _stands(message: Message, info: QueueInfo) -> str:
+    if info.name in DEAD_LETTER_QUEUES:
+        return f"It became a dead letter: {reason_of(message.message_class)}."
+    if info.kind is QueueKind.JOURNAL:
+        return f"It was received, and a copy is kept in {info.name}."
+    if info.kind is QueueKind.SYSTEM:
+        return f"A copy is kept in {info.name}."
+    if info.kind is QueueKind.OUTGOING:
+        return f"It waits in {info.name} for its destination, whose delivery is {info.state}."
+    back = f", and was given back {message.abort_count} times" if message.abort_count else ""
+    return f"It arrived in {info.name} and waits there{back}."
+
+
+def _acknowledged(told: Message) -> str:
+    if told.message_class & _NEGATIVE:
+        return f"Its sender was told that it ended: {reason_of(told.message_class)}."
+    what = "was received" if told.message_class & _OF_RECEIVE else "reached its queue"
+    return f"Its sender was told that it {what}."

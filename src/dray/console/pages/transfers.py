@@ -1,0 +1,182 @@
+"""Transfers in flight: files between two programs, uploads, and large messages that arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+import dray.aio
+from dray.console.form import read_form
+from dray.console.pages.asking import ask, at, done, link, show
+from dray.console.pages.shared import Shared
+from dray.errors import AccessDenied, DrayError, Misuse, QueueNotFound
+from dray.model.queued import QueuedMessage, Wholeness
+from dray.model.sizes import human_size
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from dray.aio import Incoming, Manager, Offer
+    from dray.client.files.upload_state import UnfinishedUpload
+    from dray.model.transfer import TransferStatus
+
+_PATH: Final = "/transfers"
+_SEARCHED_MAX: Final = 10_000
+"""Messages of a queue that are looked through for large ones in flight."""
+
+
+class UploadRow(NamedTuple):
+    """An unfinished upload; the rate is that of its whole time."""
+
+    upload: UnfinishedUpload
+    rate: float
+    left: float | None
+
+
+class ResumedTransfers:
+    """Transfers that no other program ran, and that go on in the console."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def run(self, found: Offer | Incoming) -> None:
+        """Go on until its end."""
+        task = asyncio.create_task(_to_its_end(found))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Stop; all of them can be resumed."""
+        for each in list(self._tasks):
+            each.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _to_its_end(found: Offer | Incoming) -> None:
+    try:
+        if isinstance(found, dray.aio.Offer):
+            await found.wait()
+        else:
+            assert found.path is not None
+            await found.save_to(found.path)
+    except DrayError:
+        # Its state says how it ended, or that it can be resumed.
+        return
+
+
+async def _transfers(request: Request) -> Response:
+    console, manager = await at(request)
+    shared = console.kept(Shared)
+    transfers = await shared.get(manager, "transfers", manager.unfinished_transfers, 0.5)
+    uploads = await shared.get(manager, "uploads", manager.unfinished_uploads, 0.5)
+    arriving = await shared.get(manager, "arriving", lambda: _arriving(manager), 2)
+    return show(
+        request,
+        "transfers",
+        transfers=[(each, _left(each)) for each in transfers],
+        uploads=[_upload(each, time.time()) for each in uploads],
+        arriving=arriving,
+        to=link,
+    )
+
+
+def _left(status: TransferStatus) -> float | None:
+    return status.bytes_left / status.rate_bytes_s if status.rate_bytes_s else None
+
+
+def _upload(upload: UnfinishedUpload, now: float) -> UploadRow:
+    spent = max(upload.used_time - upload.begun_time, 0.001)
+    rate = upload.bytes_done / spent if now - upload.used_time < 10 else 0.0  # noqa: PLR2004
+    left = None
+    if rate and upload.bytes_total is not None:
+        left = (upload.bytes_total - upload.bytes_done) / rate
+    return UploadRow(upload, rate, left)
+
+
+async def _arriving(manager: Manager) -> list[QueuedMessage]:
+    """Large messages of which parts are still on their way."""
+    found = []
+    for info in await manager.queues():
+        if not info.large_count or info.message_count > _SEARCHED_MAX:
+            continue
+        try:
+            async with aclosing(manager.queue(info.name).contents()) as contents:
+                found += [each async for each in contents if each.wholeness is Wholeness.IN_FLIGHT]
+        except (QueueNotFound, AccessDenied):
+            continue
+    return found
+
+
+async def _ask(request: Request) -> Response:
+    """Ask before a transfer is cancelled, or an upload is dropped."""
+    _, manager = await at(request)
+    query = request.query_params
+    id, queue = query.get("id", ""), query.get("queue", "")
+    if queue:
+        goes = [f"what has arrived of the upload {id} to {queue}"]
+    else:
+        chosen = [each for each in await manager.unfinished_transfers() if each.transfer_id == id]
+        goes = [f"{each.label}: {human_size(each.bytes_done)} that have arrived" for each in chosen]
+    return ask(
+        request,
+        title="Drop the upload?" if queue else "Cancel the transfer at both ends?",
+        goes=goes,
+        button="Drop" if queue else "Cancel the transfer",
+        action=f"{_PATH}/act",
+        fields=[("id", id), ("queue", queue), ("act", "drop" if queue else "cancel")],
+        back=_PATH,
+    )
+
+
+async def _act(request: Request) -> Response:
+    console, manager = await at(request)
+    form = await read_form(request)
+    id, act = form.text("id"), form.text("act")
+    match act:
+        case "suspend":
+            running = await manager.running_transfer(id)
+            if running is not None:
+                await running.suspend()
+            said = "suspended"
+        case "resume":
+            await _resume(manager, id, console.kept(ResumedTransfers))
+            said = "resumed"
+        case "cancel":
+            await manager.cancel_transfer(id)
+            said = "cancelled"
+        case "drop":
+            queue = manager.queue(form.text("queue"))
+            await dray.aio.LargeMessageQueue(queue).drop_unfinished(id)
+            said = "dropped"
+        case _:
+            raise Misuse(f"a transfer cannot be made to {act!r}; use the buttons of the page")
+    return done(request, manager, f"{id} is {said}.", _PATH)
+
+
+async def _resume(manager: Manager, id: str, resumed: ResumedTransfers) -> None:
+    """Resume it where it runs, else here."""
+    running = await manager.running_transfer(id)
+    if running is not None:
+        await running.resume()
+        return
+    found = await manager.resume_transfer(id)
+    if not isinstance(found, dray.aio.Offer) and found.path is None:
+        await found.close()
+        raise Misuse(
+            "nobody has said where this file goes; resume it with `dray transfer resume` in the"
+            " folder that shall have it"
+        )
+    resumed.run(found)
+
+
+routes: list[BaseRoute] = [
+    Route(_PATH, _transfers),
+    Route(f"{_PATH}/ask", _ask),
+    Route(f"{_PATH}/act", _act, methods=["POST"]),
+]
