@@ -131,7 +131,7 @@ def handle_read(context: Context, session: Session, request_id: int, head: ReadR
     queue = context.state.queues.numbered(head.queue)
     if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
         raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
-    found = list(within_frame(_entries(queue, head), head.max_messages, head.max_bytes))
+    found = within_frame(_entries(queue, head), head.max_messages, head.max_bytes)
     packed = b"".join(found)
     if head.bodies and found:
         body, lengths = bodies_in(context.store, packed), list(lengths_in(packed))

@@ -9,9 +9,10 @@ session.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice, takewhile
+from itertools import accumulate, islice, takewhile
 from typing import assert_never
 
 from dray.errors import (
@@ -30,7 +31,7 @@ from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
 from dray.manager.events import Into
 from dray.manager.queue.costs import cost_of_receiving
 from dray.manager.queue.index import (
-    length_of,
+    lengths_in,
     lookup_id_of,
     part_of,
     place_in,
@@ -76,6 +77,9 @@ from dray.wire.frames import (
 )
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
 from dray.wire.selections import told
+
+_FITTED_AT_ONCE = 128
+"""So many messages are looked at together, to see how many fit a frame."""
 
 
 def handle_receive(
@@ -150,10 +154,10 @@ def receive_now(
     if head.guarded and not head.peek:
         check_plain_receive(queue)
     candidates = _candidates(context, queue, head)
-    bounded = within_frame(candidates, head.max_messages, head.max_bytes)
+    found = within_frame(candidates, head.max_messages, head.max_bytes)
     at_once = not head.peek and (head.claim or not head.transaction)
-    to_journal = queue.keeper is not None
-    found = portion(context, bounded, to_journal=to_journal) if at_once else list(bounded)
+    if at_once:
+        found = portion(context, found, to_journal=queue.keeper is not None)
     if not found:
         return False
     packed = b"".join(found)
@@ -348,24 +352,24 @@ def _is_named(context: Context, packed: bytes, select: SelectById | SelectByCorr
     )
 
 
-def within_frame(candidates: Iterator[bytes], max_messages: int, max_bytes: int) -> Iterator[bytes]:
+def within_frame(candidates: Iterator[bytes], max_messages: int, max_bytes: int) -> list[bytes]:
     """As many as were asked for and fit one frame, but one at least."""
+    if max_messages == 1:
+        return list(islice(candidates, 1))
     room = min(max_bytes or FRAME_BODY_BYTES_MAX, FRAME_BODY_BYTES_MAX)
+    found: list[bytes] = []
     total = 0
-    for packed in islice(candidates, max_messages):
-        length = length_of(packed)
-        if total and total + length > room:
-            return
-        total += length
-        yield packed
+    while some := list(islice(candidates, min(_FITTED_AT_ONCE, max_messages - len(found)))):
+        totals = list(accumulate(lengths_in(b"".join(some)), initial=total))
+        fit = bisect_right(totals, room) - 1
+        found += some[: max(fit, int(not found))]
+        if fit < len(some):
+            break
+        total = totals[-1]
+    return found
 
 
-def _take(
-    context: Context,
-    queue: StoredQueue,
-    owner: OpenTransaction,
-    found: list[bytes],
-) -> None:
+def _take(context: Context, queue: StoredQueue, owner: OpenTransaction, found: list[bytes]) -> None:
     owner.note_operations(context, len(found), cost_of_receiving(context.store, queue, found))
     hold_singles(context, queue, owner, found)
 
@@ -379,7 +383,7 @@ def hold_singles(
             if part_of(packed) != Part.PLAIN:
                 hold_part(queue.parts, part_seen(context.store, unpack(packed)), 1)
     hold(queue, owner, found)
-    owner.singles.setdefault(queue.number, []).extend(map(lookup_id_of, found))
+    owner.singles.setdefault(queue.number, []).extend(positions_in(b"".join(found)))
 
 
 def _noted(context: Context, queue: StoredQueue, found: list[bytes]) -> list[int]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from dray.manager.queue.index import pack_tail, with_keys
+from dray.manager.queue.staged import Staged
+from dray.manager.requests.receiving import within_frame
+from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.model.message import Message
+from dray.store.heap.heap import Extent
 from dray.wire import frames
 from tests.cost import calls_of
 
 BATCH = 100
-CALLS_MAX = 13
+CALLS_MAX = 9
 """Calls of Python functions for each message; 42 when every message was taken by itself."""
 
 
@@ -48,3 +55,25 @@ def test_a_batch_around_held_messages_leaves_them_alone(driver, caller):
     caller.commit(taken, 0)
     _, rest = caller.receive(queue, transaction=caller.number_for())
     assert rest == [b"3", b"4", b"11", b"15", b"16", b"17", b"18", b"19"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_frame_has_as_many_messages_as_fit_and_one_at_least(seed):
+    rng = Random(seed)
+    lengths = [rng.choice([1, 64, 1000, 70_000]) for _ in range(rng.randrange(400))]
+    entries = [
+        with_keys(pack_tail(staged(Extent(1, 0, length)), 0, 0), at)
+        for at, length in enumerate(lengths, 1)
+    ]
+    most, room = rng.choice([1, 2, 100, 128, 129, 1000]), rng.choice([1, 1000, 100_000, 0])
+    expected, total = 0, 0
+    for length in lengths[:most]:
+        total += length
+        if expected and total > (room or FRAME_BODY_BYTES_MAX):
+            break
+        expected += 1
+    assert within_frame(iter(entries), most, room) == entries[:expected]
+
+
+def staged(extent: Extent) -> Staged:
+    return Staged(extent, 0, 1, 0, 0, 0)
