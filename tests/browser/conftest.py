@@ -79,6 +79,7 @@ def open_page(browser, stage):
             viewport={"width": width, "height": HEIGHT},
             java_script_enabled=script,
             reduced_motion="reduce",
+            ignore_https_errors=True,
         )
         context.set_default_timeout(20_000)
         contexts.append(context)

@@ -106,11 +106,8 @@ class Stage:
     def __init__(self, url, folder, *options):
         self.url = url
         self.console = ConsoleProcess(url, folder / "console", *options)
+        self.address = self.console.address
         self._cookie = None
-
-    @property
-    def address(self):
-        return self.console.address
 
     @property
     def cookie(self):

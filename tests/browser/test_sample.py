@@ -105,25 +105,28 @@ def test_file_to_send_is_chosen_or_dropped_and_its_border_says_whether_it_can_be
     page.locator("#sent .notice.good", has_text="any.bin").wait_for()
 
 
-@pytest.mark.parametrize(
-    ("written", "parts"), [("10000", 7), ("1000", 43), ("0", 3), ("4000000", 3)]
-)
-def test_fragment_size_is_10000_by_default_and_0_is_the_largest(sample, written, parts):
-    page = sample[0]()
+def test_fragment_size_is_10000_by_default_and_0_is_the_largest(sample):
+    open_page, manager = sample
+    page = open_page()
     assert page.input_value("#fragment-size") == "10000"
-    send_large(page, "f.bin", bytes(41_000), written)
-    assert "good" in depth(page, f"{parts} messages")
+    for written, parts in (("10000", 7), ("1000", 43), ("0", 3), ("4000000", 3)):
+        send_large(page, f"{written}.bin", bytes(41_000), written)
+        assert "good" in depth(page, f"{parts} messages")
+        manager.queue(QUEUE).purge()
 
 
-@pytest.mark.parametrize("written", ["4000001", "-1", "many", "1.5", ""])
-def test_another_fragment_size_is_refused_beside_the_field(sample, written):
+def test_another_fragment_size_is_refused_beside_the_field(sample):
     open_page, manager = sample
     page = open_page()
     choose(page, "f.bin", b"hello")
-    page.fill("#fragment-size", written)
-    press(page, "LargeMessageSample Send")
-    page.get_by_text("Write a whole number from 1 to 4,000,000, or 0 for the largest.").wait_for()
-    assert page.get_attribute("#fragment-size", "aria-invalid") == "true"
+    for written in ("4000001", "-1", "many", "1.5", ""):
+        page.fill("#fragment-size", written)
+        assert page.inner_text("#fragment-wrong") == ""
+        press(page, "LargeMessageSample Send")
+        page.get_by_text(
+            "Write a whole number from 1 to 4,000,000, or 0 for the largest."
+        ).wait_for()
+        assert page.get_attribute("#fragment-size", "aria-invalid") == "true"
     assert manager.queue(QUEUE).info().message_count == 0
 
 
@@ -242,7 +245,7 @@ def test_lossy_receive_takes_the_first_message_and_finds_the_hole(
     sample, check_accessible, screenshot
 ):
     page = sample[0]()
-    page.provoked.append("422")
+    page.provoked.append("409")
     send_large(page, "f.bin", bytes(41_000))
     press(page, "Lossy Receive")
     box = page.locator("#received .notice.bad")
@@ -254,20 +257,23 @@ def test_lossy_receive_takes_the_first_message_and_finds_the_hole(
     screenshot(page, "sample-hole")
 
 
-@pytest.mark.parametrize(
-    ("part", "number", "missing"),
-    [("fragment", "3", "fragment 3"), ("trailer", "1", "the trailer")],
-)
-def test_lossy_receive_drops_the_part_that_was_chosen(sample, part, number, missing):
+def test_lossy_receive_drops_the_part_that_was_chosen(sample):
     page = sample[0]()
-    page.provoked.append("422")
+    page.provoked.append("409")
+    page.provoked.append("400")
     send_large(page, "f.bin", bytes(41_000))
-    page.check(f"input[name=drop][value={part}]")
-    page.fill("input[name=number]", number)
+    page.check("input[name=drop][value=fragment]")
+    page.fill("input[name=number]", "9")
     press(page, "Lossy Receive")
-    box = page.locator("#received .notice.bad", has_text="Large Sequence Id:")
-    box.wait_for()
-    assert missing in box.inner_text()
+    page.get_by_text("The first message has fragments 1 to 5; choose one of them.").wait_for()
+    for part, number, missing in (("fragment", "3", "fragment 3"), ("trailer", "", "the trailer")):
+        page.check(f"input[name=drop][value={part}]")
+        page.fill("input[name=number]", number)
+        press(page, "Lossy Receive")
+        box = page.locator("#received .notice.bad", has_text=missing)
+        box.wait_for()
+        assert "Large Sequence Id:" in box.inner_text()
+        send_large(page, f"{part}.bin", bytes(41_000))
 
 
 def test_complete_receive_offers_the_file_as_received_label(sample, tmp_path):
@@ -294,7 +300,7 @@ def test_complete_receive_of_an_empty_queue_says_the_sentence_of_the_timeout(sam
 def test_error_box_names_the_sequence_the_missing_parts_and_the_dead_letters(sample):
     open_page, manager = sample
     page = open_page()
-    page.provoked.append("422")
+    page.provoked.append("409")
     send_large(page, "f.bin", bytes(41_000))
     (queued,) = manager.queue(QUEUE).contents()
     page.check("input[name=drop][value=fragment]")
@@ -308,6 +314,39 @@ def test_error_box_names_the_sequence_the_missing_parts_and_the_dead_letters(sam
     assert "fragment 2" in said
     assert "6 parts" in said
     assert box.get_by_role("link").get_attribute("href") == "/dead-letters"
+
+
+def test_sample_is_used_by_keyboard_alone(sample):
+    page = sample[0]()
+    choose(page, "f.bin", bytes(20_000))
+    page.focus("#fragment-size")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("5000")
+    reach(page, "send-large")
+    page.keyboard.press("Enter")
+    assert "good" in depth(page, "6 messages")
+    page.locator("#sent .notice.good").wait_for()
+    reach(page, "Complete Receive")
+    page.keyboard.press("Space")
+    page.locator("#received .notice.good").wait_for()
+    reach(page, "Save “Received - f.bin”")
+    with page.expect_download() as saved:
+        page.keyboard.press("Enter")
+    assert saved.value.suggested_filename == "Received - f.bin"
+
+
+def reach(page, name):
+    """Press Tab until the element of that id or text has the focus, which can be seen."""
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        found = page.evaluate(
+            "() => { const each = document.activeElement;"
+            " return [each.id, each.textContent.trim(), getComputedStyle(each).outlineStyle]; }"
+        )
+        if name in found[:2]:
+            assert found[2] != "none"
+            return
+    raise AssertionError(f"Tab does not reach {name}")
 
 
 def test_start_afresh_asks_and_says_what_goes(sample, check_accessible, screenshot):

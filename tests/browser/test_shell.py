@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tests.browser.programs import Stage, managed
+from tests.integration.commands import dray
+
 
 def test_a_page_can_be_used_by_keyboard_and_screen_reader(open_page, check_accessible):
     page = open_page("/sample")
@@ -41,3 +44,33 @@ def test_the_start_link_opens_the_console_in_a_browser(open_page, stage):
     assert "/start/" not in page.url
     page.get_by_role("navigation").wait_for()
     assert page.evaluate("document.cookie") == ""
+
+
+def test_a_visitor_from_the_network_signs_in_with_a_token(
+    open_page, tmp_path, check_accessible, screenshot
+):
+    (tmp_path / "dray.toml").write_text(
+        '[[access]]\nwho = ["token:alice"]\nqueues = ["*"]\nmay = ["manage", "send", "receive"]\n'
+    )
+    made = dray("token", "create", "alice", "--data", tmp_path / "data").assert_good()
+    dray("cert", "init", "--dir", tmp_path).assert_good()
+    dray("cert", "issue", "web", "--dir", tmp_path, "--host", "127.0.0.1").assert_good()
+    cert = ("--tls-cert", str(tmp_path / "web.pem"))
+    with managed(tmp_path, "--config", str(tmp_path / "dray.toml")) as url:
+        stage = Stage(url, tmp_path, "--listen", "0.0.0.0:0", *cert)
+        stage.address = f"https://127.0.0.1:{stage.address.rpartition(':')[2]}"
+        try:
+            page = open_page("/sample", at=stage, signed_in=False)
+            page.provoked += ["401", "403"]
+            check_accessible(page)
+            screenshot(page, "sign-in")
+            page.fill("#token", "wrong")
+            page.keyboard.press("Enter")
+            page.get_by_role("alert").wait_for()
+            page.fill("#token", made.out.strip())
+            page.get_by_role("button", name="Sign in").click()
+            page.get_by_role("navigation").wait_for()
+            page.get_by_role("button", name="Leave").click()
+            page.get_by_role("heading", name="This console is closed").wait_for()
+        finally:
+            assert stage.console.stop() == 0
