@@ -1,6 +1,6 @@
 """Change single lines of the source at random, and see whether a test fails.
 
-    python tools/mutations.py [--count 30] [--seed N] [--packages store,manager] [--list]
+    python tools/mutations.py [--count 30] [--seed N] [--packages store,manager] [--stages N] [--list]
 
 Each change is made in a checkout of the last commit that is removed at the end; the work tree stays
 as it is. The test files run in stages, the likeliest and cheapest first, each file once, until the
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--packages", default=",".join(PACKAGES))
+    parser.add_argument("--stages", type=int, help="run only so many stages, the likeliest first")
     parser.add_argument("--list", action="store_true", help="print the changes, run nothing")
     asked = parser.parse_args(arguments)
     chance = random.Random(asked.seed)  # noqa: S311 - repeatable, not secret
@@ -78,7 +80,7 @@ def main(arguments: list[str]) -> int:
         try:
             for number, each in enumerate(chosen, 1):
                 began = time.monotonic()
-                stage = noticed_by(checkout, each)
+                stage = noticed_by(checkout, each, asked.stages)
                 survived += not stage
                 verdict = f"noticed by {stage}" if stage else "SURVIVED"
                 verdict = f"{verdict} ({time.monotonic() - began:.0f} s)"
@@ -143,7 +145,7 @@ def _operator(
         yield right.lineno, first, first + len(old), new.encode()
 
 
-def noticed_by(checkout: Path, mutation: Mutation) -> str:
+def noticed_by(checkout: Path, mutation: Mutation, most: int | None = None) -> str:
     """Make the change, run the stages, undo it; the stage that failed, or nothing."""
     path = checkout / mutation.path
     text = path.read_text("utf-8")
@@ -152,7 +154,7 @@ def noticed_by(checkout: Path, mutation: Mutation) -> str:
     path.write_text("\n".join(lines), "utf-8")
     ran: set[str] = set()
     try:
-        for stage, files in stages(checkout, mutation.path):
+        for stage, files in islice(stages(checkout, mutation.path), most):
             new = [each for each in files if each not in ran]
             ran.update(new)
             if new and not tests_pass(checkout, new):

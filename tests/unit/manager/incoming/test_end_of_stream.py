@@ -205,6 +205,28 @@ def test_who_forwards_tells_behind_it_that_a_transaction_has_ended(tmp_path: Pat
     assert not is_going_on(net, "b")
 
 
+def test_who_forwards_remembers_the_end_of_a_transaction_while_its_line_is_cut(
+    tmp_path: Path,
+) -> None:
+    net = Net(tmp_path, "abc", {"a": {"c": "b"}})
+    net["c"].session().create("orders")
+    narrow(net, "a")
+    deliver_two_of_three(net)
+    net.block("a", "b")
+    net.advance(31.0)
+    net.block("b", "c")
+    delete(net)
+    net.unblock("a", "b")
+    net.advance(31.0)
+    assert not is_going_on(net, "b")
+    for _ in range(2):
+        (queue,) = (
+            each for each in look_into(net["b"].manager).state.queues if each.name == ORDERS
+        )
+        assert len(queue.truncated_transactions) == 1
+        net.crash("b")
+
+
 def test_who_forwards_and_deletes_its_queue_ends_what_went_on_behind_it(tmp_path: Path) -> None:
     net = Net(tmp_path, "abc", {"a": {"c": "b"}})
     orders = net["c"].session().create("orders")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.errors import MessageNotFound
+from dray.errors import MessageNotFound, StorePoisoned
 from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
 from dray.model.message import Message
 from dray.wire import frames
@@ -97,6 +97,23 @@ def test_a_long_queue_is_read_in_portions_and_others_are_answered_between(driver
         driver.advance(0.0)
     assert caller.answers(request)
     assert driver.manager.deadline() == driver.now + LOOKUP_UNUSED_S
+
+
+def test_a_disk_that_fails_while_a_queue_is_read_ends_the_turn_and_answers_nobody(
+    driver, monkeypatch
+):
+    caller = driver.session()
+    request = caller.ask(frames.Receive(filled(caller, MANY), 0, 0.0, select=by(1)))
+    read = driver.store.read
+
+    def fails_once(extent, **options):
+        monkeypatch.setattr(driver.store, "read", read)
+        raise StorePoisoned("a sync failed; start again")
+
+    monkeypatch.setattr(driver.store, "read", fails_once)
+    with pytest.raises(StorePoisoned):
+        driver.advance(0.0)
+    assert not caller.answers(request)
 
 
 def test_one_who_leaves_while_its_queue_is_read_takes_nothing(driver):

@@ -349,3 +349,13 @@ def test_small_messages_are_measured_read_and_settled_without_large_ones(
     assert caller.call(frames.Settle(queue, 11, taking, 0, 8)) == frames.Done(3)
     held = measure(caller, queue, plain=True)
     assert (held.last, held.held) == (12, 0)
+
+
+def test_a_range_begins_behind_a_message_that_a_receiver_holds(driver: ManagerDriver) -> None:
+    caller, reader = driver.session(), driver.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, 1, 2, 3)
+    caller.receive(queue, transaction=caller.number_for(), max_messages=2)
+    reading = reader.open("orders")
+    assert read(reader, reading, 1)[0] == [2, 3]
+    assert read(reader, reading, 2)[0] == [3]
