@@ -1,6 +1,7 @@
 """Change single lines of the source at random, and see whether a test fails.
 
-    python tools/mutations.py [--count 30] [--seed N] [--packages store,manager] [--stages N] [--list]
+    python tools/mutations.py [--count 30] [--seed N] [--packages store,manager] [--stages N]
+        [--list]
 
 Each change is made in a checkout of the last commit that is removed at the end; the work tree stays
 as it is. The test files run in stages, the likeliest and cheapest first, each file once, until the
