@@ -342,6 +342,43 @@ def test_credentials_are_read_from_a_file_beside_the_certificates(tmp_path):
         read_credentials(str(tmp_path / "missing"), "drays://x:1")
 
 
+def test_wrong_credentials_are_one_sentence_that_names_the_option(url, tmp_path):
+    authority, other = trustme.CA(), trustme.CA()
+    issued = authority.issue_cert("localhost")
+    issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    for name, each in {"ca": authority, "other": other}.items():
+        each.cert_pem.write_to_path(tmp_path / f"{name}.pem")
+        own = each.issue_cert("program@example").private_key_and_cert_chain_pem
+        own.write_to_path(tmp_path / f"{name}-own.pem")
+
+    def planned(address, text):
+        options = {"url": address, "queue": "orders"}
+        if text:
+            (tmp_path / "credentials.toml").write_text(text)
+            options["credentials"] = str(tmp_path / "credentials.toml")
+        return BatchReader(read_options(options)).partitions()
+
+    served = {"tls_cert": tmp_path / "server.pem", "tls_client_ca": tmp_path / "ca.pem"}
+    with dray.open(
+        tmp_path / "tls", listen=url.removeprefix("dray://"), open=True, **served
+    ) as opened:
+        opened.create_queue("orders").send(b"x")
+        address = url.replace("dray://127.0.0.1", "drays://localhost")
+        right = 'ca = "ca.pem"\ncert = "ca-own.pem"\n'
+        assert len(planned(address, right)) == 1
+        for wrong in (
+            "",
+            'ca = "ca.pem"\n',
+            right.replace('"ca.pem"', '"other.pem"'),
+            right.replace("ca-own", "other-own"),
+        ):
+            named = "in .*credentials.toml$" if wrong else "with the option credentials$"
+            with pytest.raises(
+                ConnectionLost, match=f"TLS.*a Spark query names these files {named}"
+            ):
+                planned(address, wrong)
+
+
 class TestFilters:
     SPAN = QueueSpan("m" * 32, "orders", 8, 0, 10)
 

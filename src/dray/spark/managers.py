@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dray.client.blocking.manager import Manager, connect
-from dray.errors import ConnectionLost, InvalidConfiguration
+from dray.errors import AccessDenied, ConnectionLost, InvalidConfiguration
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
@@ -83,12 +83,23 @@ class Managers:
         """The manager at a URL."""
         if url not in self._by_url:
             with_files = read_credentials(self._credentials, url)
-            if self._at_once and url not in self._answered:
-                self._by_url[url] = connect(url, **with_files)
-            else:
-                self._by_url[url] = patiently(lambda: connect(url, **with_files))
+            try:
+                if self._at_once and url not in self._answered:
+                    self._by_url[url] = connect(url, **with_files)
+                else:
+                    self._by_url[url] = patiently(lambda: connect(url, **with_files))
+            except (AccessDenied, ConnectionLost) as error:
+                if not url.startswith("drays:"):
+                    raise
+                raise type(error)(
+                    f"{error}; a Spark query names these files {self._where}"
+                ) from error
             self._answered.add(url)
         return self._by_url[url]
+
+    @property
+    def _where(self) -> str:
+        return f"in {self._credentials}" if self._credentials else "with the option credentials"
 
     def raw_queue(self, url: str, queue: str) -> Queue:
         """A handle that sees single messages, also in a queue in large use."""
