@@ -25,7 +25,7 @@ from typing import Protocol
 from dray.daemon.direct.held_signals import HeldSignals
 from dray.daemon.direct.lent_loop import LentLoop
 from dray.daemon.direct.session import DirectSession
-from dray.errors import DrayError
+from dray.errors import Misuse
 from dray.store.syncing import Sync
 from dray.wire.stream import Frame
 
@@ -98,7 +98,7 @@ class CallDoor:
     def enter(self) -> None:
         """Take the turn. `leave` follows, whatever happens."""
         if self._turn.is_mine:
-            raise DrayError(
+            raise Misuse(
                 "this call came out of the queue manager itself, from a finalizer or a log handler"
                 " that ran while it decided; make the call in another thread"
             )

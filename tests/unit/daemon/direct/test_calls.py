@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dray.daemon.limits import INTAKE_SMALL_BYTES_MAX
-from dray.errors import ConnectionLost, DrayError, StorePoisoned
+from dray.errors import ConnectionLost, DrayError, Misuse, StorePoisoned
 from dray.manager.events import Request, SessionClosed
 from dray.wire.file_frames import Copied, CopyPart, SendFile
 from dray.wire.frames import Abort, Commit, Describe, Done, Failed, Lease, Range, ReadPart, Send
@@ -296,7 +296,7 @@ def test_a_call_out_of_a_decision_is_refused_and_not_waited_for_for_ever(echo, p
         def emit(self, _record):
             try:
                 program.ask(commit())
-            except DrayError as error:
+            except Misuse as error:
                 refused.append(str(error))
 
     handler = Calls()
