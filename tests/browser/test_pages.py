@@ -153,12 +153,17 @@ def test_the_first_rows_of_a_parquet_file_are_a_table(open_page, orders, tmp_pat
     page.get_by_role("cell", name="Bonn").wait_for()
 
 
-def test_nothing_that_a_sender_wrote_becomes_markup(open_page, orders):
+def test_nothing_that_a_sender_wrote_becomes_markup(open_page, manager, orders):
     orders.send(
         HOSTILE.encode(), label=HOSTILE, correlation_id=HOSTILE, response_queue=HOSTILE,
-        extension=HOSTILE.encode(),
+        extension=HOSTILE.encode(), use_dead_letter_queue=True,
     )  # fmt: skip
-    for path in ("/queues/one?name=orders", message_page(orders)):
+    (id,) = [each.id for each in orders.contents()]
+    orders.purge()
+    (letter,) = [each for each in manager.dead_letters() if each.id == id]
+    orders.send(HOSTILE.encode(), label=HOSTILE, correlation_id=HOSTILE)
+    dead = f"/queues/message?queue={letter.queue}&at={letter.lookup_id}"
+    for path in ("/queues/one?name=orders", message_page(orders), "/deadletters", dead):
         page = open_page(path)
         page.get_by_text(HOSTILE).first.wait_for()
         assert "broken" not in page.title() or "script" in page.title()
@@ -277,6 +282,22 @@ def test_a_token_is_created_shown_once_and_revoked(open_page, manager):
     page.get_by_role("button", name="Revoke").click()
     page.get_by_text("The token till is revoked.").wait_for()
     assert manager.tokens() == []
+
+
+def test_a_dead_letter_is_sent_again_by_keyboard_alone(open_page, manager, letters):
+    page = open_page("/deadletters")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.ariaLabel") == "Choose first":
+            break
+    page.keyboard.press("Space")
+    for _ in range(60):
+        page.keyboard.press("Shift+Tab")
+        if page.evaluate("document.activeElement.textContent") == "Send chosen again":
+            break
+    page.keyboard.press("Enter")
+    page.get_by_text("1 dead letter sent again.").wait_for()
+    assert manager.queue("doomed").receive(0).body == b"one"
 
 
 def test_every_page_works_without_script(open_page, manager, letters):

@@ -19,6 +19,7 @@ import msgspec
 import uvicorn
 
 import dray.aio
+from dray.console import pages
 from dray.console.app import TABS, application
 from dray.console.callers import Callers
 from dray.console.console import Console
@@ -90,6 +91,7 @@ async def _serve(options: ConsoleOptions) -> int:
             stack.callback(keeping.start.remove)
         console = Console(callers, TABS, read_only=options.read_only, name=info.name)
         stack.push_async_callback(console.close)
+        pages.begin(console)
         config = uvicorn.Config(
             application(console, keeping, holders),
             http=BoundedProtocol,

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
-from dray.console.console import Tab
+from dray.console.console import Console, Tab
 from dray.console.pages import access, deliveries, doctor, letters, messages, queues, transfers
+from dray.console.pages.rates import QueueRates
 
 routes: list[BaseRoute] = [
     *doctor.routes,
@@ -33,3 +34,8 @@ tabs: list[Tab] = [
     Tab("/transfers", "In flight"),
     Tab("/access", "Access"),
 ]
+
+
+def begin(console: Console) -> None:
+    """Look at the rates of all queues from now on."""
+    console.kept(QueueRates).begin(console.callers)

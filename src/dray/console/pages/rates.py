@@ -1,6 +1,6 @@
 """Rates of all queues over the last 15 minutes: the console looks every five seconds.
 
-A queue costs 1.5 KB. Rates begin when somebody first opens a page of queues.
+A queue costs 1.5 KB. Rates begin with the console.
 """
 
 from __future__ import annotations

@@ -1,0 +1,143 @@
+"""Pages of the console over much: a thousand queues, ten thousand dead letters, a long body."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import dray
+import dray.aio
+from tests.browser.programs import staged
+
+SLOWER = 4
+"""Tests share a machine with others: the bars are 300 ms for the queues and 1 s for the letters."""
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    with staged(tmp_path_factory.mktemp("stage")) as stage:
+        yield stage
+
+
+@pytest.fixture
+def client(stage):
+    with stage.console.client() as client:
+        yield client
+
+
+def fastest(client, path):
+    """The page, and the shortest time of three."""
+    spent = []
+    for _ in range(3):
+        began = time.perf_counter()
+        answer = client.get(path)
+        spent.append(time.perf_counter() - began)
+        assert answer.status_code == 200, answer.text
+    return answer.text, min(spent)
+
+
+def create_many(url, count):
+    async def create():
+        async with dray.aio.connect(url) as manager:
+            await asyncio.gather(*(manager.create_queue(f"many-{at:04}") for at in range(count)))
+
+    asyncio.run(create())
+
+
+@pytest.mark.slow
+def test_the_first_page_of_a_thousand_queues_opens_at_once(stage, client):
+    create_many(stage.url, 1_000)
+    text, spent = fastest(client, "/queues")
+    assert text.count("many-") >= 90
+    assert "page 1 of 11" in text or "page 1 of 10" in text
+    assert spent < 0.3 * SLOWER
+    found, _ = fastest(client, "/queues?find=many-0777")
+    assert "1 of" in found
+
+
+@pytest.mark.slow
+def test_a_page_of_ten_thousand_dead_letters_opens_at_once(stage, client):
+    with stage.connect() as manager:
+        queue = manager.create_queue("doomed")
+        message = dray.Message(body=b"x", label="small", use_dead_letter_queue=True)
+        queue.send_many([message] * 5_000)
+        heavy = manager.create_queue("heavy")
+        large = dray.LargeMessageQueue(heavy, fragment_size=100)
+        for _ in range(5):
+            large.send(b"x" * 99_800, label="large", use_dead_letter_queue=True)
+        queue.purge()
+        heavy.purge()
+    text, spent = fastest(client, "/deadletters")
+    assert re.search(r"5,00\d dead letters", text)
+    assert spent < SLOWER
+    last, _ = fastest(client, "/deadletters?page=51")
+    assert last.count("1,000 parts") >= 4
+
+
+def resident(pid):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(pid)
+
+
+@pytest.mark.slow
+def test_a_long_body_is_downloaded_in_constant_memory(stage, client):
+    body = b"0123456789abcdef" * (MIB // 16)
+    with stage.connect() as manager:
+        queue = manager.create_queue("long")
+        dray.LargeMessageQueue(queue).send((body for _ in range(192)), label="long")
+        (found,) = queue.contents()
+    at = f"queue=long&at={found.lookup_id}"
+    # What a first download loads counts once.
+    assert client.get(f"/queues/message?{at}").status_code == 200
+    before, got = resident(stage.console.pid), 0
+    with client.stream("GET", f"/queues/message/body?{at}") as answer:
+        for piece in answer.iter_bytes():
+            got += len(piece)
+    assert got == 192 * MIB
+    assert resident(stage.console.pid) - before < 64 * MIB
+
+
+def test_a_hole_is_named_where_its_body_is_asked_for(stage, client):
+    with stage.connect() as manager:
+        queue = manager.create_queue("holed")
+        dray.LargeMessageQueue(queue, fragment_size=10).send(b"x" * 30)
+        (found,) = queue.contents()
+        raw = manager.queue("holed", raw=True)
+        raw.receive_by_lookup_id(found.lookup_id + 1)
+    at = f"queue=holed&at={found.lookup_id}"
+    assert "lacks fragment 1" in client.get(f"/queues/message?{at}").text
+    assert client.get(f"/queues/message/body?{at}").status_code == 409
+
+
+def test_a_message_that_a_receiver_holds_is_said_to_be_held(stage, client):
+    with stage.connect() as manager:
+        queue = manager.create_queue("held")
+        queue.send(b"x")
+        with manager.transaction() as transaction:
+            message = queue.receive(0, transaction)
+            text = client.get(f"/queues/message?queue=held&at={message.lookup_id}").text
+            assert "A receiver holds this message now" in text
+
+
+def test_the_story_tells_of_the_journal_and_of_dead_letters(stage, client):
+    with stage.connect() as manager:
+        queue = manager.create_queue("told", journal=True)
+        received = queue.send(b"x")
+        queue.receive(0)
+        lost = queue.send(b"y", use_dead_letter_queue=True)
+        queue.purge()
+    text = client.get("/story", params={"id": received}).text
+    assert "It was received, and a copy is kept in told;journal." in text
+    assert "It became a dead letter" in client.get("/story", params={"id": lost}).text
+    nobody = received.rpartition("\\")[0] + "\\1"
+    assert (
+        "No queue, journal or dead letter here has it"
+        in client.get("/story", params={"id": nobody}).text
+    )
