@@ -313,7 +313,7 @@ def test_error_box_names_the_sequence_the_missing_parts_and_the_dead_letters(sam
     assert queued.id in said
     assert "fragment 2" in said
     assert "6 parts" in said
-    assert box.get_by_role("link").get_attribute("href") == "/dead-letters"
+    assert box.get_by_role("link").get_attribute("href") == "/deadletters"
 
 
 def test_sample_is_used_by_keyboard_alone(sample):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
@@ -71,6 +72,30 @@ def test_a_large_file_passes_the_console_in_constant_memory(console, client, man
     assert client.post(f"/sample/received/{name}/keep", data={"a": ""}).status_code == 200
     assert manager.queue(QUEUE).info().message_count == 0
     assert peak(console.pid) - before <= 64 * MIB
+
+
+def test_a_body_arrives_as_it_was_sent_whatever_pieces_it_came_in(console, client, manager):
+    body = os.urandom(3_000_000)
+    place = urlsplit(console.address)
+    ((name, value),) = client.cookies.items()
+    head = (
+        f"PUT /sample/sent/large?label=f HTTP/1.1\r\nHost: {place.netloc}\r\n"
+        f"Origin: {console.address}\r\nCookie: {name}={value}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    second = f"GET /sample/queue HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n"
+    told = head + body + second.encode()
+    with socket.create_connection((place.hostname, place.port)) as sock:
+        at, chance = 0, random.Random(1)
+        while at < len(told):
+            length = chance.choice((1, 50, 1_000, 65_536, 300_000))
+            sock.sendall(told[at : at + length])
+            at += length
+        answers = b"".join(iter(lambda: sock.recv(65_536), b""))
+    # The first answer is that of the form, the second that of a request without a session.
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"303", b"401"]
+    with dray.LargeMessageQueue(manager.queue(QUEUE)).receive(timeout=10) as message:
+        assert message.body() == body
 
 
 def test_an_upload_that_breaks_off_leaves_nothing_in_the_queue(console, client, manager):
