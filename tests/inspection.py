@@ -35,6 +35,10 @@ class Inside:
         self.compactor: Compactor = manager._compactor
         self.waiters: Waiters = manager._waiters
 
+    def ahead(self, peer_id: str) -> tuple[int, int]:
+        """Bytes and number of the pieces that a peer has sent ahead of commits."""
+        return self._subjects.kept_ahead.used_by(peer_id)
+
     @property
     def state(self) -> State:
         """What is durable."""

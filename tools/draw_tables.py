@@ -16,6 +16,7 @@ from dray.daemon.pacing.checkpoints import CHECKPOINT
 from dray.daemon.pacing.passes import PASS
 from dray.daemon.pacing.syncs import SYNC
 from dray.daemon.turns import SERVICE
+from dray.delivery.ahead import AHEAD
 from dray.delivery.confirmation import CONFIRMATION
 from dray.delivery.incoming import INCOMING, Acceptance
 from dray.delivery.outgoing import OUTGOING
@@ -32,6 +33,7 @@ HOUSE = Path(__file__).resolve().parent.parent
 EXPLANATION = HOUSE / "docs" / "explanation"
 TABLES: dict[str, tuple[Line, ...]] = {
     "outgoing": OUTGOING,
+    "ahead": AHEAD,
     "incoming": INCOMING,
     "confirmation": CONFIRMATION,
     "ending": ENDING,

@@ -10,6 +10,9 @@ import pytest
 from dray.model.classes import Acknowledge, Part
 from dray.model.message import Message
 from dray.wire.frames import (
+    Ahead,
+    AheadDropped,
+    AheadKept,
     Commit,
     Data,
     Done,
@@ -86,9 +89,28 @@ FRAMES = {
         0,
         67,
         (
-            "44524159013f0000000000003600000043000000303084409504cf6553f100000000000c"
+            "44524159013f0000000000003700000043000000339876ae9604cf6553f100000000000c"
             "919f2843cedeadbeefce00100001cf00060a24181e4000cf00060a241825e12003000000000dffff0090"
+            "c2"
         ),
+    ),
+    "ahead": (
+        Ahead(5, 300, 2, 0x01020304),
+        0,
+        65,
+        "4452415901480000000000000b00000041000000dc6d8e889405cd012c02ce01020304",
+    ),
+    "ahead dropped": (
+        AheadDropped(5, 300),
+        0,
+        0,
+        "4452415901490000000000000500000000000000fdd3d3399205cd012c",
+    ),
+    "ahead kept": (
+        AheadKept(5, 300, 2, kept=True),
+        0,
+        0,
+        "44524159014a000000000000070000000000000072f8191c9405cd012c02c3",
     ),
 }
 SOURCE = bytes(range(16))

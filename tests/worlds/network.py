@@ -22,6 +22,9 @@ from math import log
 from typing import NamedTuple, Protocol
 
 from dray.wire.frames import (
+    Ahead,
+    AheadDropped,
+    AheadKept,
     Data,
     Head,
     OpenStream,
@@ -32,7 +35,9 @@ from dray.wire.frames import (
 )
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 
-EXPENDABLE = frozenset[type]({Data, Passed, OpenStream, StreamRefused, StreamState})
+EXPENDABLE = frozenset[type](
+    {Ahead, AheadDropped, AheadKept, Data, Passed, OpenStream, StreamRefused, StreamState}
+)
 """Frames that a line may lose, repeat and let overtake each other."""
 STALL, OVERTAKEN = 100, 10
 """How many times as long as others a frame takes that is stalled, or overtaken."""

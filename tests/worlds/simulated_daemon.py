@@ -211,6 +211,8 @@ class SimDaemon:
             reconnect_delay_s=0.5,
             window_bytes=24 << 10,
             window_messages=12,
+            # Fragments of a world are small.
+            ahead_bytes_min=1,
             routes=self.world.routes_of(self.name),
             # Consumers wait in their transactions for ever, and the world must come to rest.
             idle_transaction_s=None,

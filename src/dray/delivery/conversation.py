@@ -86,6 +86,8 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         self._passed = 0
         self._question = 0
         self._past = Past()
+        self.expects_messages = False
+        """Whether a large message is being sent: the stream then opens before its commit."""
         self._probing = False  # Whether one frame at a time is sent, until one is taken whole.
         self._resend_index = 0
         self._resend_at: float | None = None
@@ -96,13 +98,18 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         """The peer took messages from a copy of this store, and no person has decided yet."""
         return self.divergence is not None
 
+    @property
+    def has_use(self) -> bool:
+        """Whether it carried a message at some time, or expects one."""
+        return self.last > 0 or self.expects_messages
+
     def carries_messages(self, _event: object, _now: float) -> bool:
-        """The stream carried a message at some time, and is not paused."""
-        return self.last > 0 and not self._paused
+        """The stream carried a message at some time or expects one, and is not paused."""
+        return self.has_use and not self._paused
 
     def has_reason_to_ask(self, _event: object, _now: float) -> bool:
-        """The stream carried a message; if the peer refused for good, another message waits."""
-        return self.last > 0 and (not self.refusals.in_vain or self._first_waiting() is not None)
+        """The stream has a use; if the peer refused for good, another message waits."""
+        return self.has_use and (not self.refusals.in_vain or self._first_waiting() is not None)
 
     def may_ask(self, event: object, now: float) -> bool:
         """The stream has reason to ask, and is not paused."""

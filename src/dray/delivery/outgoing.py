@@ -175,7 +175,7 @@ class OutgoingStream(Conversation):
 
         Confirmations come at any time, over connections made from here.
         """
-        return not self._paused and self.last > 0 and self.divergence is None
+        return not self._paused and self.has_use and self.divergence is None
 
     @property
     def hears(self) -> bool:

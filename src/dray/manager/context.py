@@ -70,6 +70,8 @@ class Context:
         self.awaiting = Awaiting(state)
         self.untold_ends = UntoldEnds()
         """Messages of other managers that ended, until the managers are told how many."""
+        self.ahead_bytes = 0
+        """Bytes of other managers' large messages that came ahead of their commits."""
         self.own_addresses: set[Peer] = set()
         """Under which this manager is reached: a queue that is named by one is a queue here."""
         self.access = config.access

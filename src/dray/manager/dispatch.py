@@ -116,6 +116,7 @@ WITH_BODY: frozenset[tuple[str, type[frames.Head]]] = frozenset(
         ("client", frames.Send),
         ("client", frames.Post),
         ("client", file_frames.SendFile),
+        ("manager", frames.Ahead),
         ("manager", frames.Data),
         ("manager", frames.Post),
     }
@@ -126,6 +127,7 @@ FOR_MANAGERS: frozenset[type[frames.Head]] = frozenset(
         frames.OpenStream,
         frames.Passed,
         frames.EndStream,
+        frames.AheadDropped,
         frames.ConfirmationsAcked,
         frames.RepairAnswer,
         *_RELAY,
@@ -154,6 +156,7 @@ class Subjects:
         self.holes = repairs.Holes(context)
         self.receives = large_messages.LargeReceives(self.transactions, self.holes)
         self.sources = confirmations.Sources(context)
+        self.kept_ahead = arrivals.KeptAhead(context)
         self.strangers = peers.Strangers(context)
         self.relay = Relay(context)
         self.links = links.Links(context, self.strangers, self.relay)
@@ -172,7 +175,10 @@ class Subjects:
         self.for_managers: dict[type[frames.Head], Handler] = {
             frames.OpenStream: partial(arrivals.handle_open_stream, self.sources, self.strangers),
             frames.Passed: partial(arrivals.handle_passed, context),
-            frames.EndStream: partial(end_of_stream.handle_end_stream, self.sources, self.holes),
+            frames.EndStream: partial(
+                end_of_stream.handle_end_stream, self.sources, self.holes, self.kept_ahead
+            ),
+            frames.AheadDropped: partial(arrivals.handle_ahead_dropped, self.kept_ahead),
             frames.ConfirmationsAcked: partial(confirmations.handle_taken, self.sources),
             frames.RepairAnswer: partial(repairs.handle_answer, self.holes),
             **_bound(_RELAY, self.relay),
@@ -181,7 +187,8 @@ class Subjects:
             ("client", frames.Send): partial(sending.handle_send, self.transactions),
             ("client", frames.Post): partial(relay.handle_post, self.relay),
             ("client", file_frames.SendFile): partial(sending.handle_send_file, self.transactions),
-            ("manager", frames.Data): partial(arrivals.handle_data, self.sources),
+            ("manager", frames.Ahead): partial(arrivals.handle_ahead, self.kept_ahead),
+            ("manager", frames.Data): partial(arrivals.handle_data, self.sources, self.kept_ahead),
             ("manager", frames.Post): partial(relay.handle_post, self.relay),
         }
         self._check_rights()

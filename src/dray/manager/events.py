@@ -11,6 +11,7 @@ from dray.machine import Tick
 from dray.model.access import Access
 from dray.model.callers import Caller
 from dray.model.limits import (
+    AHEAD_PIECE_BYTES_MIN,
     IDLE_TRANSACTION_S,
     LINK_WINDOW_BYTES,
     LINK_WINDOW_MESSAGES,
@@ -194,7 +195,8 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     another one at each start: no incarnation of the store begins where it is 0, to look at the
     store. With `rebuild_internal_files` a missing file of an internal queue is written anew, not
     refused. `routes` says of other managers over which one to send what is for them.
-    `peer_tokens` are the tokens to show to other managers.
+    Fragments of `ahead_bytes_min` and more travel ahead of their commit. `peer_tokens` are the
+    tokens to show to other managers.
     """
 
     manager_id: str
@@ -211,6 +213,7 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     rebuild_internal_files: bool = False
     window_bytes: int = LINK_WINDOW_BYTES
     window_messages: int = LINK_WINDOW_MESSAGES
+    ahead_bytes_min: int = AHEAD_PIECE_BYTES_MIN
     routes: dict[Peer, Peer] = {}
     idle_transaction_s: float | None = IDLE_TRANSACTION_S
     create_status_queue: bool = True

@@ -276,6 +276,7 @@ class QueueManager:
         for at in (
             self._compactor.deadline(),
             subjects.sources.waiting_for_room.deadline(),
+            subjects.kept_ahead.deadline(),
             context.untold_ends.deadline(),
             None if expires_us is None else expires_us / MICROSECONDS,
             token_expires_us / MICROSECONDS if token_expires_us else None,
@@ -353,6 +354,7 @@ class QueueManager:
                 transactions.abort(subjects.transactions, transaction)
         sub_queues.closed(self._context, session)
         subjects.sources.forget(session)
+        subjects.kept_ahead.forget(session)
         self._waiters.forget(session)
 
     def _tick(self) -> None:
@@ -363,6 +365,7 @@ class QueueManager:
         expire(self._context)
         end_expired(self._context)
         give_back_unused(subjects.transactions.reservations)
+        subjects.kept_ahead.drop_old()
         transactions.abort_idle(subjects.transactions)
         uploads.drop_old(subjects.uploads)
         batches.drop_old(subjects.batches)

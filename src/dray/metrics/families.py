@@ -52,6 +52,11 @@ OF_THE_MANAGER: Final = (
         lambda m: m.low_water,
     ),
     ManagerMetric(
+        "dray_ahead_bytes",
+        "Bytes of large messages that came ahead of their commits.",
+        lambda m: m.ahead_bytes,
+    ),
+    ManagerMetric(
         "dray_express_memory_bytes",
         "Bytes of express messages in memory.",
         lambda m: m.express_in_memory,

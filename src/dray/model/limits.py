@@ -189,6 +189,32 @@ WINDOW_FRAMES_MIN: Final = 16
 sixteenth: that is the longest frame in a window of 64 MiB."""
 LINK_WINDOW_MESSAGES: Final = 20_000
 """The same for small messages: two frames of the most that one may carry."""
+AHEAD_PIECE_BYTES_MIN: Final = 256 * KIB
+"""Fragments of a large message that travel ahead of their commit have so many bytes: below it the
+frame and its answer cost as much as the wait that they spare."""
+AHEAD_PIECES_UNDER_WAY: Final = 4
+"""Pieces of one large message that are sent ahead and not answered, on a quick line: 16 MB."""
+AHEAD_QUICK_S: Final = 0.25
+"""An answer within this time shows that the line is quick; else one piece travels at a time, so
+that a small message committed meanwhile waits no longer for it than for any message of 4 MB."""
+AHEAD_WEIGHT_BYTES: Final = 256
+"""A message whose record is there already counts so much in a frame and in the window: its
+envelope."""
+AHEAD_BYTES_MAX: Final = 16 * GIB
+"""Bytes that one peer may have sent ahead of commits: twice the default quota, which bounds them
+first. It bounds a peer where no quota is set."""
+AHEAD_PIECES_MAX: Final = 16_384
+"""Pieces of one peer that are kept ahead: 16 GiB in the shortest that are worth it would be four
+times as many, but each takes about 1 KB of memory."""
+AHEAD_SHARE: Final = 2
+"""Pieces kept ahead take at most one part in so many of the room that is free, so that committed
+messages find room."""
+AHEAD_HEAD_BYTES_MAX: Final = 4 * KIB
+"""Header and properties of a record that is kept ahead, which stay in memory. Fragments of large
+messages have some hundred bytes."""
+AHEAD_AGE_S_MAX: Final = 600.0
+"""A piece that was not committed for so long is dropped; the commit then sends it again. A sender
+of 1 GiB at 1.8 MB/s needs as long."""
 CONFIRMATIONS_AHEAD_MAX: Final = 10_000
 """Confirmations of one stream that are under way; a source takes them a frame at a time."""
 ENDS_REMEMBERED_MAX: Final = 10_000

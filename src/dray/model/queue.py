@@ -162,6 +162,9 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     express_memory: int = 0
     """Bytes of express messages that stay in memory; the oldest beyond it go to r files."""
     express_in_memory: int = 0
+    ahead_bytes: int = 0
+    """Bytes of large messages that other managers have sent ahead of their commits: in no queue
+    yet, but counted against the quotas."""
     disk_free: int = 0
     """Free bytes for messages on the disk of the data directory: with reusable heap files,
     without the room promised to large messages that have begun."""

@@ -85,6 +85,9 @@ from dray.wire.message_frames import (
     TransactionMessages,
 )
 from dray.wire.peer_frames import (
+    Ahead,
+    AheadDropped,
+    AheadKept,
     Confirmations,
     ConfirmationsAcked,
     Confirmed,

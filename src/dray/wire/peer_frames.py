@@ -1,4 +1,4 @@
-"""Frames between managers: streams, order acks, confirmations (codes 60 to 71)."""
+"""Frames between managers: streams, order acks, confirmations (codes 60 to 74)."""
 
 from __future__ import annotations
 
@@ -165,7 +165,8 @@ class Data(Head, frozen=True):
 
     `previous` is the number before the first; each next one's previous number is its predecessor
     here. `truncated`, by rising number: transactions whose last message is not here though those
-    of others are.
+    of others are. With `ahead` the body is empty: each record came before, in an `Ahead` frame of
+    the same transaction and ordinal.
     """
 
     code = 63
@@ -175,6 +176,44 @@ class Data(Head, frozen=True):
     previous: int
     envelopes: Annotated[list[Envelope], BATCH]
     truncated: Annotated[list[TruncatedTransaction], BATCH] = msgspec.field(default_factory=list)
+    ahead: bool = False
+
+
+class Ahead(Head, frozen=True):
+    """Source to destination: a fragment of a large message that is not committed; in the body.
+
+    It is no message yet. `ordinal` is its place in its transaction's sends to the queue, and `crc`
+    the CRC32C of the record. Answered by AheadKept.
+    """
+
+    code = 72
+    stream: int
+    transaction: int
+    ordinal: int
+    crc: int
+
+
+class AheadDropped(Head, frozen=True):
+    """Source to destination: a transaction was not committed; give up what came ahead of it."""
+
+    code = 73
+    stream: int
+    transaction: int
+
+
+class AheadKept(Head, frozen=True):
+    """Destination to source: whether a piece is kept, uncommitted, on this connection.
+
+    If it is not `kept`, no other piece of the transaction should be sent ahead. Without an
+    `ordinal`, nothing of the transaction is kept any more; without a `transaction` either, nothing
+    of the stream, and a Data frame that named a piece was not taken.
+    """
+
+    code = 74
+    stream: int
+    transaction: int = 0
+    ordinal: int = 0
+    kept: bool = False
 
 
 class RepairWanted(Head, frozen=True):

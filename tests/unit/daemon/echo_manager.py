@@ -9,7 +9,7 @@ Receive       answers with the record in `queue`, a fact that it is gone, and le
 Describe      no fact, but a held answer
 OpenQueue     dials the host and port in its name; PauseQueue hangs up
 CreateQueue   sends the first record over the link to the host and port in its name, in stream 1
-DescribeQueue sends the same and what follows it at the end of a stream: Passed, EndStream
+DescribeQueue sends the same and what follows it in a stream: AheadDropped, Passed, EndStream
 Lease         raises something nobody foresaw; Outcome raises StoreFull, DeleteQueue StorePoisoned
 Abort         closes the session after a last Done
 """
@@ -135,7 +135,12 @@ class EchoManager:
                 return [LinkSend(_peer(name), frames.Data(1, 2, 3, []), body)]
             case frames.DescribeQueue(name):
                 body = tuple(self.records[:1])
-                heads = [frames.Data(1, 2, 3, []), frames.Passed(1, 2, 3, 4), frames.EndStream(1)]
+                heads = [
+                    frames.Data(1, 2, 3, []),
+                    frames.AheadDropped(1, 2),
+                    frames.Passed(1, 2, 3, 4),
+                    frames.EndStream(1),
+                ]
                 return [
                     LinkSend(_peer(name), head, body if at == 0 else ())
                     for at, head in enumerate(heads)

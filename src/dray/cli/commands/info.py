@@ -33,6 +33,8 @@ def command(settings: Settings) -> None:
             "stored": f"{size_text(info.bytes_used)}, quota {size_text(info.quota)}",
             "journals and dead letters": f"{size_text(info.journal_bytes_used)}, quota"
             f" {size_text(info.journal_quota)}",
+            "ahead of commits": f"{size_text(info.ahead_bytes)} of large messages from other"
+            " queue managers",
             "express messages": f"{size_text(info.express_in_memory)} in memory, at most"
             f" {size_text(info.express_memory)}",
             "free for messages": f"{size_text(info.disk_free)}, and {size_text(info.low_water)}"

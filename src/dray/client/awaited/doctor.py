@@ -93,8 +93,10 @@ def _is_of(queue: str, name: str) -> bool:
 
 def _of_quotas(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[DoctorFinding]:
     whole = "this queue manager"
+    ahead = f" ({human_size(info.ahead_bytes)} of it ahead of commits)" if info.ahead_bytes else ""
+    used = info.bytes_used + info.ahead_bytes
     rows = [
-        ("", whole, "quota", info.bytes_used, info.quota, "receive or move messages"),
+        ("", whole, "quota", used, info.quota, f"receive or move messages{ahead}"),
         ("", whole, "journal quota", info.journal_bytes_used, info.journal_quota,
          "purge journals and dead letters"),
     ]  # fmt: skip

@@ -28,7 +28,17 @@ from dray.manager.notices import NoticeKind
 from dray.net.send_buffer import widen
 from dray.net.tls import said_of, trusting
 from dray.net.tunnels import Tunnels
-from dray.wire.frames import Data, EndStream, Head, Hello, OpenStream, Passed, failure
+from dray.wire.frames import (
+    Ahead,
+    AheadDropped,
+    Data,
+    EndStream,
+    Head,
+    Hello,
+    OpenStream,
+    Passed,
+    failure,
+)
 from dray.wire.stream import Frame
 
 _Address = tuple[Any, Any, int, str, Any]
@@ -100,7 +110,7 @@ class DialledLinks:
         connection = self._up.get(peer)
         if connection is None:
             unpin_all(self._around.heap, body)
-        elif isinstance(head, OpenStream | Data | Passed | EndStream):
+        elif isinstance(head, OpenStream | Data | Ahead | AheadDropped | Passed | EndStream):
             # An outgoing message keeps its place until the peer has acknowledged it, so its bytes
             # may go in the kernel. Streams share the line; what one says keeps its order.
             connection.send_in_lane(head.stream, head, body)

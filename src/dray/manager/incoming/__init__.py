@@ -5,6 +5,6 @@ the sending half.
 
 Other rooms use these modules; the others are private to this room:
 
-    arrivals         frames with messages
+    arrivals         frames with messages, and pieces that came before their commit
     end_of_stream    the frame that ends a stream
 """

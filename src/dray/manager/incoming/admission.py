@@ -12,7 +12,7 @@ from dray.manager.change.commit_fact import bury
 from dray.manager.change.departures import Departures
 from dray.manager.change.ends import KEPT_THERE
 from dray.manager.change.express import admit
-from dray.manager.disk.placing import place_all
+from dray.manager.disk.placing import Span, place_all
 from dray.manager.facts import Accepted
 from dray.manager.incoming.arrival import Arrival, Judged
 from dray.manager.incoming.open_transactions import follow_transactions, watch_ends
@@ -53,10 +53,10 @@ def _judge(context: Context, queue: StoredQueue, arrival: Arrival) -> list[Judge
     `QuotaExceeded` if not even the first is judged.
     """
     judged: list[Judged] = []
-    offset = sum(envelope.length for envelope in arrival.head.envelopes[: arrival.begin])
+    offset = sum(map(arrival.width, range(arrival.begin)))
     size = 0
     # Mostly there is room for all, and then not every message need be asked about.
-    total = len(arrival.body) - offset
+    total = arrival.new_bytes
     ledger = context.ledger
     roomy = ledger.has_own_room(queue, total) and ledger.has_account_room(queue, total)
     left = context.log_room.fact_bytes_max
@@ -74,7 +74,7 @@ def _judge(context: Context, queue: StoredQueue, arrival: Arrival) -> list[Judge
         if left < 0 and judged:
             break
         judged.append((at, offset, why))
-        offset += envelope.length
+        offset += arrival.width(at)
     if not judged:
         ledger.check(queue, arrival.head.envelopes[arrival.begin].length)
     return judged
@@ -111,21 +111,20 @@ def _admit_run(
     context: Context, queue: StoredQueue, arrival: Arrival, judged: list[Judged]
 ) -> None:
     """Admit express messages and those that follow, in one fact, which names only the latter."""
-    key, head, headers, body, _, incarnation = arrival
+    key, head, headers, body, _, incarnation, _ = arrival
     kept_here = {
         at
         for at, _, why in judged
         if why is not None and _stays(queue, headers[at], head.envelopes[at])
     }
-    spans = arrival.spans(
-        [each for each in judged if each[2] is None or each[0] in kept_here], queue
-    )
+    entering = [each for each in judged if each[2] is None or each[0] in kept_here]
+    spans = [] if arrival.placed is not None else arrival.spans(entering, queue)
     size = sum(span.length for span in spans)
-    context.disk_room.check(size, fact_bytes=len(spans) * TAIL_BYTES)
+    context.disk_room.check(size, fact_bytes=len(entering) * TAIL_BYTES)
     context.state.arrival_routes.check_room(arrival.route(at, queue) for at, _, _ in judged)
     # A record that cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
-    places = iter(place_all(context.store, body, spans))
+    places = iter(_places(context, arrival, entering, spans))
     departures = Departures(context)
     tails: list[bytes] = []
     dead: list[bytes] = []
@@ -165,6 +164,7 @@ def _admit_run(
             incarnation,
         )
     )  # fmt: skip
+    _give_up_refused(context, arrival, judged, kept_here)
     if dead:
         bury(context, dead)
     if told:
@@ -175,6 +175,25 @@ def _admit_run(
         watch_ends(context, queue, arrival, going, judged)
     if admitted or cut_short:
         context.touch(queue)
+
+
+def _places(
+    context: Context, arrival: Arrival, entering: list[Judged], spans: list[Span]
+) -> list[Extent]:
+    """Where the records lie that enter: placed now, unless they came ahead of the frame."""
+    if arrival.placed is not None:
+        return [arrival.placed.extents[at] for at, _, _ in entering]
+    return place_all(context.store, arrival.body, spans)
+
+
+def _give_up_refused(
+    context: Context, arrival: Arrival, judged: list[Judged], kept_here: set[int]
+) -> None:
+    """Give up the records of refused messages that came ahead of the frame."""
+    extents = () if arrival.placed is None else arrival.placed.extents
+    for at, _, why in judged if extents else ():
+        if why is not None and at not in kept_here:
+            context.store.discard(extents[at])
 
 
 def _stays(queue: StoredQueue, header: RecordHeader, envelope: Envelope) -> bool:

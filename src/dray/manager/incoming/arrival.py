@@ -17,9 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.queue.queues import StoredQueue
+    from dray.store.heap.heap import Extent
 
 Judged = tuple[int, int, MessageClass | None]
 """A message by its place in the frame, where its record begins, and why it may not enter."""
+
+
+class Placed(NamedTuple):
+    """Records that came ahead of their frame (`ahead.py`): the body has only their beginnings."""
+
+    extents: list[Extent]
+    widths: list[int]
+    """The bytes of each in the body."""
 
 
 class Arrival(NamedTuple):
@@ -32,6 +41,19 @@ class Arrival(NamedTuple):
     begin: int
     incarnation: int
     """The incarnation of its source, 0 if that of the message accepted before."""
+    placed: Placed | None = None
+    """Where the records lie already."""
+
+    def width(self, at: int) -> int:
+        """The bytes of a message in the body."""
+        return self.head.envelopes[at].length if self.placed is None else self.placed.widths[at]
+
+    @property
+    def new_bytes(self) -> int:
+        """The bytes of all new records."""
+        if self.placed is not None:
+            return sum(each.length for each in self.placed.extents[self.begin :])
+        return len(self.body) - sum(each.length for each in self.head.envelopes[: self.begin])
 
     def route(self, at: int, queue: StoredQueue) -> ArrivalRoute:
         """By which way one of its messages comes."""

@@ -24,6 +24,14 @@ from dray.manager.change.names import resolve
 from dray.manager.disk.placing import check_records
 from dray.manager.facts import Accepted
 from dray.manager.incoming.admission import admit_new
+from dray.manager.incoming.ahead import (
+    KeptAhead,
+    admit_kept,
+    check_ahead,
+    drop_accepted,
+    handle_ahead,
+    handle_ahead_dropped,
+)
 from dray.manager.incoming.arrival import Arrival
 from dray.manager.incoming.end_of_stream import reopen
 from dray.manager.incoming.open_transactions import check_ends
@@ -48,6 +56,17 @@ if TYPE_CHECKING:
     from dray.manager.peers.peers import Strangers
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
+
+__all__ = [
+    "KeptAhead",
+    "handle_ahead",
+    "handle_ahead_dropped",
+    "handle_data",
+    "handle_open_stream",
+    "handle_passed",
+    "tell_of_new_queues",
+    "tell_of_room",
+]
 
 NOT_OPEN = "stream-not-open"
 """Why data is refused that comes on a connection that did not open the stream, or not last."""
@@ -133,14 +152,20 @@ def _refuse(context: Context, session: Session, stream: int, error: DrayError) -
 
 
 def handle_data(
-    sources: Sources, session: Session, _request_id: int, head: Data, *, body: memoryview
+    sources: Sources,
+    kept: KeptAhead,
+    session: Session,
+    _request_id: int,
+    head: Data,
+    *,
+    body: memoryview,
 ) -> None:
     """Admit what the predicate lets in, in the fact that also advances the stream; order ack."""
     context = sources.context
     queue = _open_queue(context, session, head.stream)
     if queue is None:
         return
-    headers = check_records(head, body)
+    headers = check_ahead(head, body) if head.ahead else check_records(head, body)
     check_ends(head)
     key = StreamKey(session.peer_id, head.stream)
     numbers = [envelope.number for envelope in head.envelopes]
@@ -149,10 +174,16 @@ def handle_data(
     if incoming.knows(key):
         incoming.visited(key, begin, context.now)
     if begin < len(numbers):
+        arrival = Arrival(key, head, headers, body, begin, 0)
         try:
             incoming.check_room(key)
             incarnation = peers.meet(context, session, incoming.incarnation(key))
-            admit_new(context, queue, Arrival(key, head, headers, body, begin, incarnation))
+            arrival = arrival._replace(incarnation=incarnation)
+            if head.ahead:
+                if not admit_kept(kept, session, queue, arrival):
+                    return
+            else:
+                admit_new(context, queue, arrival)
         except DrayError as error:
             _refuse(context, session, head.stream, error)
             left_out = _left_out(context, session, head)
@@ -163,10 +194,15 @@ def handle_data(
                 sources.waiting_for_room.add_for_disk(
                     session, head.stream, queue, left_out, now=now
                 )
+            if isinstance(error, QuotaExceeded | StoreFull):
+                kept.make_room()
             return
+        if not head.ahead:
+            drop_accepted(kept, session, head)
         if incoming.position(key).number < numbers[-1]:
             left_out = _left_out(context, session, head)
             sources.waiting_for_room.add(session, head.stream, queue, left_out)
+            kept.make_room()
         else:
             sources.waiting_for_room.admitted(session, head.stream)
     _say_position(context, session, queue, head.stream)

@@ -14,19 +14,26 @@ from dray.wire.frames import EndStream, EndStreamAcked
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.incoming.ahead import KeptAhead
     from dray.manager.peers.confirmations import Sources
     from dray.manager.peers.repairs import Holes
     from dray.manager.session import Session
 
 
-def handle_end_stream(
-    sources: Sources, holes: Holes, session: Session, _request_id: int, head: EndStream
+def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream come first
+    sources: Sources,
+    holes: Holes,
+    kept: KeptAhead,
+    session: Session,
+    _request_id: int,
+    head: EndStream,
 ) -> None:
     """End what was going on in a stream, take nothing of it any more, and say so."""
     context = sources.context
     possession.check(context, session, head)
     key = StreamKey(session.peer_id, head.stream)
     _shut(sources, session, head.stream)
+    kept.drop_stream(session, head.stream)
     outbox = context.state.outbox
     known = context.state.incoming.position(key) != Position() or outbox.last(key) > 0
     if known and not outbox.has_ended(key):

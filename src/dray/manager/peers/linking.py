@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 from dray.delivery.backoff import Backoff
 from dray.delivery.lineage import Past
-from dray.model.limits import LINK_CHANGES_KEPT
+from dray.manager.context import MICROSECONDS
+from dray.manager.facts import EndForgotten
+from dray.manager.notices import NoticeKind
+from dray.model.limits import END_AGE_S_MAX, LINK_CHANGES_KEPT
 from dray.model.queue import DeliveryInfo, LinkChange
 
 if TYPE_CHECKING:
     from dray.delivery.keys import ConnectionKey
+    from dray.manager.context import Context
     from dray.manager.events import Peer
     from dray.manager.queue.queues import StoredQueue
 
@@ -137,3 +141,18 @@ def behind(peer: Peer, upto: int) -> str:
         " had acknowledged more: its data directory is new or an older copy; later messages are"
         " delivered, so check there whether the earlier ones are missing"
     )
+
+
+def forget_old_ends(context: Context) -> None:
+    """Give up on peers that could not be told for too long that a stream has ended."""
+    before_us = context.now_us - int(END_AGE_S_MAX * MICROSECONDS)
+    while (old := context.state.stream_ends.oldest_before(before_us)) is not None:
+        if context.log_room.has_said_enough:
+            return
+        sentence = (
+            f"this manager could not be told within {END_AGE_S_MAX / 86400:.0f} days that an"
+            f" outgoing queue to it (stream {old.stream}) was deleted; it keeps a little memory"
+            " for it"
+        )
+        context.notices.add(NoticeKind.END_UNTOLD, f"{old.host}:{old.port}", sentence)
+        context.record(EndForgotten(old.stream))

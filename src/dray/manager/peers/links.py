@@ -37,7 +37,6 @@ from dray.delivery.refusal import RefusalNote
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
 from dray.manager.change.departures import delivered
-from dray.manager.context import MICROSECONDS
 from dray.manager.events import HangUp, LinkSend, Peer
 from dray.manager.facts import (
     Delivered,
@@ -55,6 +54,7 @@ from dray.manager.peers.linking import (
     address_of,
     behind,
     diverged,
+    forget_old_ends,
     older_copy,
     refused_for_a_copy,
 )
@@ -62,10 +62,11 @@ from dray.manager.peers.peer_links import PeerLinks
 from dray.manager.peers.repairs import answer
 from dray.manager.peers.transmission import data, passed
 from dray.manager.queue.index import lookup_id_of
-from dray.manager.transactions.transactions import take
+from dray.manager.transactions.transactions import answered_ahead, forget_ahead, take
 from dray.model.classes import MessageClass
-from dray.model.limits import END_AGE_S_MAX, WELCOME_TIMEOUT_S
+from dray.model.limits import WELCOME_TIMEOUT_S
 from dray.wire.frames import (
+    AheadKept,
     Confirmations,
     ConfirmationsAcked,
     Confirmed,
@@ -213,6 +214,7 @@ class Links:
         link.dial_at = link.backoff.failed(self.context.now, link.jitter)
         for queue in self._links.leading_to(link):
             self.context.awaiting.order_acks.pop(queue.number, None)
+            forget_ahead(self.context, queue)
             self.steer(queue, LinkLost())
 
     def frame(self, peer: Peer, frame: Frame) -> None:
@@ -221,18 +223,16 @@ class Links:
         match frame.head:
             case Welcome():
                 self._welcomed(link, frame.head)
-            case Post():
-                credit = Credit(size_of_post(frame.head, frame.body))
-                self.context.effects.append(LinkSend(peer, credit))
-                self._relay.post(frame.head, frame.body)
-            case Credit(size):
-                self._relay.link_credit(peer, size)
+            case Post() | Credit():
+                self._relayed(peer, frame)
             case StreamState():
                 self._stated(peer, frame.head)
             case StreamRefused():
                 self._refused(peer, frame.head)
             case Confirmations(stream, first, told):
                 self._confirmed(peer, stream, first, told)
+            case AheadKept():
+                self._answered_ahead(peer, frame.head)
             case EndCounts():
                 self._counted(link, frame.head)
             case RepairWanted():
@@ -247,6 +247,16 @@ class Links:
                 self._hang_up(link, sentence)
             case _:
                 self._hang_up(link, f"it answered with {type(frame.head).__name__}")
+
+    def _relayed(self, peer: Peer, frame: Frame) -> None:
+        """Pass on what two programs say to each other."""
+        if isinstance(frame.head, Credit):
+            self._relay.link_credit(peer, frame.head.size)
+            return
+        assert isinstance(frame.head, Post)
+        credit = Credit(size_of_post(frame.head, frame.body))
+        self.context.effects.append(LinkSend(peer, credit))
+        self._relay.post(frame.head, frame.body)
 
     def _welcomed(self, link: PeerLink, welcome: Welcome) -> None:
         """Go on with the manager that answers, if it is the one that is known at its address."""
@@ -274,7 +284,7 @@ class Links:
         now = self.context.now
         for queue in self._links.due_streams():
             self.steer(queue, Tick())
-        self._forget_old_ends()
+        forget_old_ends(self.context)
         for link in self._links.all():
             if link.state is LinkState.CONNECTED and link.welcome_by <= now:
                 sentence = f"it did not answer our Hello within {WELCOME_TIMEOUT_S:g} seconds"
@@ -312,21 +322,6 @@ class Links:
         assert link.key is not None, "only a peer that is welcomed is told of streams"
         self.context.effects.append(LinkSend(link.peer, possession.with_proof(link.key, head)))
 
-    def _forget_old_ends(self) -> None:
-        """Give up on peers that could not be told for too long."""
-        context = self.context
-        before_us = context.now_us - int(END_AGE_S_MAX * MICROSECONDS)
-        while (old := context.state.stream_ends.oldest_before(before_us)) is not None:
-            if context.log_room.has_said_enough:
-                return
-            sentence = (
-                f"this manager could not be told within {END_AGE_S_MAX / 86400:.0f} days that an"
-                f" outgoing queue to it (stream {old.stream}) was deleted; it keeps a little memory"
-                " for it"
-            )
-            context.notices.add(NoticeKind.END_UNTOLD, f"{old.host}:{old.port}", sentence)
-            context.record(EndForgotten(old.stream))
-
     def _stated(self, peer: Peer, state: StreamState) -> None:
         queue = self._of_peer(peer, state.stream)
         if queue is not None:
@@ -337,6 +332,12 @@ class Links:
                 self.steer(queue, said)
             if state.room:
                 self.steer(queue, Invited())
+
+    def _answered_ahead(self, peer: Peer, head: AheadKept) -> None:
+        """Take word of what was sent ahead; send messages again that were not taken for it."""
+        queue = self._of_peer(peer, head.stream)
+        if queue is not None and answered_ahead(self.context, queue, head):
+            self.steer(queue, Invited())
 
     def _word_came(self, peer: Peer, stream: int) -> None:
         """Take the order ack that waited, if nothing that it covers is unheard of any more."""
@@ -431,7 +432,7 @@ class Links:
             self.context.effects.append(LinkSend(peer, answer(self.context, queue, head)))
 
     def _send(self, queue: StoredQueue, effect: Transmit | PassOver) -> None:
-        """Send one frame of a stream, if there is anything to say."""
+        """Send what a stream has to say next, if there is anything."""
         context = self.context
         assert queue.route is not None, "an outgoing queue has a route"
         peers.sending(context, queue.route.peer)
@@ -440,5 +441,4 @@ class Links:
             if isinstance(effect, PassOver)
             else data(context, queue, effect, check=self._suspicious)
         )
-        if said is not None:
-            context.effects.append(LinkSend(queue.route.peer, *said))
+        context.effects += [LinkSend(queue.route.peer, *each) for each in said]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dray.manager.change.departures import record_of
@@ -10,6 +11,7 @@ from dray.manager.change.quarantine import only_intact
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.envelopes import stream_bodies_in, stream_envelopes_in
 from dray.manager.queue.index import entries_in, lookup_id_of, positions_in, unpack
+from dray.manager.queue.queues import is_sent_ahead, taken_from_ahead
 from dray.wire.frames import Data, Going, Passed, TruncatedTransaction
 
 if TYPE_CHECKING:
@@ -21,29 +23,48 @@ if TYPE_CHECKING:
 
 def data(
     context: Context, queue: StoredQueue, effect: Transmit, *, check: bool
-) -> tuple[Data, Body] | None:
-    """The frame with the messages at some positions that are still there; None if none can be read.
+) -> list[tuple[Data, Body]]:
+    """The frames with the messages at some positions that are still there and can be read.
 
+    One, but for messages whose records were sent ahead of their commit: frames of these have none.
     With `check` every record is read first, since the peer has refused something.
     """
     packed = _still_there(queue, effect.lookup_ids)
     if check:
         packed = b"".join(only_intact(context, queue, entries_in(packed)))
         if not packed:
-            return None
+            return []
+    if not queue.ahead:
+        return [_frame(context, queue, effect, packed, ahead=False)]
+    frames = []
+    for ahead, entries in groupby(
+        entries_in(packed), lambda each: is_sent_ahead(queue.ahead, unpack(each))
+    ):
+        run = b"".join(entries)
+        frames.append(_frame(context, queue, effect, run, ahead=ahead))
+        effect = effect._replace(previous=max(positions_in(run)) - effect.base)
+        if ahead:
+            for each in map(unpack, entries_in(run)):
+                taken_from_ahead(queue, each.transaction, each.ordinal)
+    return frames
+
+
+def _frame(
+    context: Context, queue: StoredQueue, effect: Transmit, packed: bytes, *, ahead: bool
+) -> tuple[Data, Body]:
     envelopes = stream_envelopes_in(packed, effect.base, partial(_left_us, context))
     short = _truncated(context, queue, effect, packed) if len(queue.truncated_transactions) else []
-    head = Data(queue.number, effect.sequence_id, effect.previous, envelopes, short)
-    return head, stream_bodies_in(context.store, packed)
+    head = Data(queue.number, effect.sequence_id, effect.previous, envelopes, short, ahead)
+    return head, () if ahead else stream_bodies_in(context.store, packed)
 
 
-def passed(context: Context, queue: StoredQueue, effect: PassOver) -> tuple[Passed, Body] | None:
-    """The frame that tells that nothing up to a number comes any more."""
+def passed(context: Context, queue: StoredQueue, effect: PassOver) -> list[tuple[Passed, Body]]:
+    """The frame that tells that nothing up to a number comes any more, if that is so."""
     if queue.index.aside_count:
         # A message that cannot be read has not gone: it may be mended.
-        return None
+        return []
     going = [Going(*each) for each in context.state.arrival_routes.going_into(queue.number)]
-    return Passed(queue.number, *effect, going), ()
+    return [(Passed(queue.number, *effect, going), ())]
 
 
 def _truncated(

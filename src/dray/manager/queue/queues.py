@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import QueueExists, QueueNotFound
 from dray.large.join import LargeParts
 from dray.manager.queue.accounts import account_of
 from dray.manager.queue.index import (
+    Entry,
     entries_in,
     express_in,
     is_express_entry,
@@ -19,17 +20,19 @@ from dray.manager.queue.index import (
     part_count_in,
     part_of,
     positions_in,
+    unpack,
 )
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
 from dray.model.classes import Part, QueueKind
-from dray.model.limits import LISTED_QUEUES_MAX
+from dray.model.limits import AHEAD_WEIGHT_BYTES, LISTED_QUEUES_MAX
 from dray.model.names import queue_key
 from dray.model.queue import QueueInfo, QueueOptions
 
 if TYPE_CHECKING:
     from dray.delivery.outgoing import OutgoingStream
     from dray.manager.events import Peer
+    from dray.manager.queue.staged import SentAhead
     from dray.manager.session import Waiter
 
 
@@ -76,6 +79,8 @@ class StoredQueue:
         self.staged_bytes = 0
         self.destination_transactional = True
         """For an outgoing queue: the kind of the queue that it leads to, if known."""
+        self.ahead: dict[int, SentAhead] = {}
+        """For an outgoing queue, by transaction: records that were sent ahead of their commit."""
         self.express_positions = range(0)
         """Reserved for express messages and not taken yet; void once something joins by a fact."""
         self.copies_skipped = 0
@@ -201,14 +206,38 @@ class StoredQueue:
 class IndexBacklog:
     """An outgoing queue's index as delivery sees it."""
 
-    def __init__(self, index: QueueIndex) -> None:
-        """Look at `index`."""
-        self._index = index
+    def __init__(self, queue: StoredQueue) -> None:
+        """Look at the index of a queue, and at what of it was sent ahead."""
+        self._index = queue.index
+        self._ahead = queue.ahead
 
     def after(self, lookup_id: int) -> Iterator[tuple[int, int]]:
-        """Position and record length of all messages above a position, in order."""
+        """Position and record length of all messages above a position, in order.
+
+        A message whose record was sent ahead counts with little more than its envelope.
+        """
         for run in self._index.runs_after(lookup_id):
-            yield from zip(positions_in(run), lengths_in(run), strict=True)
+            if not self._ahead:
+                yield from zip(positions_in(run), lengths_in(run), strict=True)
+                continue
+            for packed in entries_in(run):
+                entry = unpack(packed)
+                is_ahead = is_sent_ahead(self._ahead, entry)
+                yield entry.lookup_id, AHEAD_WEIGHT_BYTES if is_ahead else entry.length
+
+
+def is_sent_ahead(ahead: Mapping[int, SentAhead], entry: Entry) -> bool:
+    """Whether the record of a message of an outgoing queue is at its destination."""
+    pieces = ahead.get(entry.transaction) if not entry.route else None
+    return pieces is not None and entry.ordinal in pieces.there
+
+
+def taken_from_ahead(queue: StoredQueue, transaction: int, ordinal: int) -> None:
+    """A message that names a piece is sent; if it has to be sent again, its record goes with it."""
+    pieces = queue.ahead[transaction]
+    pieces.there.discard(ordinal)
+    if pieces.is_done:
+        del queue.ahead[transaction]
 
 
 class QueueTable:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from dray.delivery.ahead import PiecesAhead
 from dray.store.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
@@ -47,3 +48,14 @@ class Staged(msgspec.Struct, gc=False, frozen=True):
     def express(self) -> bool:
         """Whether it is gone after a restart."""
         return kind_of(self.extent.file) is Kind.EXPRESS
+
+
+class SentAhead(PiecesAhead):
+    """The pieces of a transaction that were sent ahead of its commit, and where they lie."""
+
+    def __init__(self, staged: list[Staged]) -> None:
+        """Begin with none sent; `staged` is what the transaction sends to the outgoing queue."""
+        super().__init__()
+        self.staged = staged
+        self.pinned: dict[int, int] = {}
+        """The heap file of each piece that is under way."""

@@ -330,6 +330,7 @@ def handle_describe(links: Links, session: Session, request_id: int, _head: Desc
         pid=context.config.pid,
         express_memory=counters.express_memory,
         express_in_memory=counters.express_in_memory,
+        ahead_bytes=context.ahead_bytes,
         disk_free=max(0, context.disk_room.free),
         low_water=context.disk_room.low_water,
         now=context.now,

@@ -32,7 +32,12 @@ from dray.manager.requests.refusals import tell_of_full_queue
 from dray.manager.transactions.mixing import check_plain_send, note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import check_room, place_of_reserved, promised, reserve
-from dray.manager.transactions.transactions import check_not_barred, commit, open_transaction
+from dray.manager.transactions.transactions import (
+    check_not_barred,
+    commit,
+    open_transaction,
+    staged_ahead,
+)
 from dray.model.arguments import no_sense
 from dray.model.classes import Part, QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
@@ -132,6 +137,8 @@ def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: 
     staged = _stage(context, queue, head, body, transaction=transaction)
     transaction.sends.setdefault(queue.number, []).extend(staged)
     note_sent(queue, transaction, staged, guarded=head.guarded)
+    if queue.outgoing:
+        staged_ahead(context, queue, transaction, len(staged))
 
 
 def _send_at_once(transactions: Transactions, queue: StoredQueue, staged: list[Staged]) -> bool:

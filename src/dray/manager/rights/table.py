@@ -433,6 +433,8 @@ FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
 FOR_MANAGERS: Final[dict[type[frames.Head], Row]] = {
     frames.OpenStream: _anyone,
     frames.Data: _anyone,
+    frames.Ahead: _anyone,
+    frames.AheadDropped: _anyone,
     frames.Passed: _anyone,
     frames.EndStream: _anyone,
     frames.ConfirmationsAcked: _anyone,

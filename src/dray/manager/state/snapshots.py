@@ -236,7 +236,7 @@ def _read_queue(state: State, record: _Queue) -> None:
     queue.purge_pending.update(record.purge_pending)
     queue.truncated_transactions = TruncatedTransactions(record.truncated)
     if record.stream is not None:
-        backlog = IndexBacklog(queue.index)
+        backlog = IndexBacklog(queue)
         queue.stream = OutgoingStream.from_state(record.stream, backlog, state.delivery)
     state.ledger.stored[queue.account] += queue.index.byte_count
 

@@ -296,7 +296,7 @@ class State(QueueContents):
         if queue.kind is QueueKind.OUTGOING:
             queue.route = Route(Peer(fact.host, fact.port, fact.secure), fact.remote_queue)
             queue.stream = OutgoingStream(
-                fact.number, fact.remote_queue, IndexBacklog(queue.index), self.delivery
+                fact.number, fact.remote_queue, IndexBacklog(queue), self.delivery
             )
         if fact.parent:
             queue.parent = self.queues.numbered(fact.parent)

@@ -29,15 +29,27 @@ from dray.manager.queue.staged import Staged
 from dray.manager.session import Session
 from dray.manager.state.outcomes import Outcomes
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
+from dray.manager.transactions.ahead import (
+    answered_ahead,
+    committed_ahead,
+    forget_ahead,
+    given_up_ahead,
+    staged_ahead,
+)
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import Reservations, give_up_reservations
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
-from dray.model.limits import (
-    MESSAGE_NUMBER_MAX,
-)
+from dray.model.limits import MESSAGE_NUMBER_MAX
 from dray.wire.frames import Abort, Commit, Done, Prepare, StageForBatch
+
+__all__ = [
+    "Transactions", "abort", "abort_idle", "answered_ahead", "check_not_barred", "commit",
+    "commit_open", "end_purges", "forget", "forget_ahead", "give_back", "give_up_claim",
+    "handle_abort", "handle_commit", "hold_part", "oldest_claim_ends", "open_transaction",
+    "opened_by", "reason_to_abort", "staged_ahead", "take", "watch_idleness",
+]  # fmt: skip
 
 
 class Transactions:
@@ -233,7 +245,8 @@ def abort(transactions: Transactions, transaction: OpenTransaction) -> None:
 
 
 def give_back(context: Context, transaction: OpenTransaction) -> None:
-    """Put everything back that it holds."""
+    """Put everything back that it holds, and give up what was sent ahead."""
+    given_up_ahead(context, transaction)
     for number, keys in transaction.large.items():
         queue = context.state.queues.get(number)
         for key in keys:
@@ -278,6 +291,7 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
 def commit_open(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Make everything happen that an open or prepared transaction has gathered."""
     context = transactions.context
+    committed_ahead(context, transaction)
     forget(transactions, transaction)
     number = transaction.number
     if transaction.claim and _is_all_express(context, transaction):
@@ -401,6 +415,8 @@ def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
 def forget(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Let a transaction be none any more; what becomes of its work is for the caller."""
     context = transactions.context
+    # Nothing more happens by this where a commit was told before.
+    given_up_ahead(context, transaction)
     del transactions.open[transaction.number]
     transactions.claims.pop(transaction.number, None)
     forget_sends(context, transaction)
