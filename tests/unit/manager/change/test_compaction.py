@@ -111,7 +111,7 @@ def test_files_that_hold_little_are_emptied_once_room_was_refused(tmp_path, monk
         if nth % 4:
             caller.receive(queue, select=_at(positions[nth]))
     free = driver.store.free_bytes
-    monkeypatch.setattr(driver.store, "free_bytes", lambda: 0)
+    monkeypatch.setattr(driver.store, "free_bytes", lambda **_: 0)
     with pytest.raises(StoreFull):
         caller.send(queue, Message(body=b"x"))
     monkeypatch.setattr(driver.store, "free_bytes", free)

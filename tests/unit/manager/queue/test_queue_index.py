@@ -162,6 +162,6 @@ def test_the_oldest_message_is_found_whatever_its_priority_and_whether_it_is_hel
     queue.hold(held, 9)
     assert queue.oldest_time() == oldest.arrived_us / 1e6
     queue.put_back(oldest.lookup_id)
-    queue.remove(oldest.lookup_id)
+    queue.remove((oldest.lookup_id,))
     left = min(each.arrived_us for each in entries if each != oldest)
     assert queue.oldest_time() == left / 1e6
