@@ -103,7 +103,7 @@ def test_interrupts_at_any_moment_of_a_send_lose_and_repeat_nothing(manager, tra
     queue = manager.create_queue("orders", transactional=transactional)
     sure, perhaps, number = set(), set(), 0
     with interrupts(1) as count:
-        while count[0] < 100:
+        while count[0] < 40:
             number += 1
             body = b"%d" % number
             try:
@@ -121,7 +121,7 @@ def test_interrupts_at_any_moment_of_a_send_lose_and_repeat_nothing(manager, tra
 @pytest.mark.parametrize("transactional", [True, False])
 def test_interrupts_in_the_middle_of_a_receive_lose_and_repeat_nothing(manager, transactional):
     queue = manager.create_queue("orders", transactional=transactional)
-    bodies = [b"%d" % number for number in range(600)]
+    bodies = [b"%d" % number for number in range(200)]
     queue.send_many(bodies)
     taken = []
     with interrupts(2) as count:
@@ -141,7 +141,7 @@ def test_interrupts_in_the_middle_of_a_transaction_leave_all_of_it_or_nothing(ma
     queue = manager.create_queue("orders")
     sure, perhaps, number = set(), set(), 0
     with interrupts(3) as count:
-        while count[0] < 50:
+        while count[0] < 20:
             number += 1
             try:
                 with manager.transaction() as transaction:
@@ -229,7 +229,7 @@ threading.Event().wait()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", [1, 50, 200])
+@pytest.mark.parametrize("lines", [1, 100])
 def test_what_threads_were_told_is_there_after_a_kill(tmp_path, lines):
     data = tmp_path / "data"
     with dray.open(data) as manager:

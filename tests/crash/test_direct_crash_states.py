@@ -53,6 +53,7 @@ def opened(disk):
     return Manager(dialer, stop=daemon.stop, runtime=EmbeddedRuntime())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_after_a_power_failure_everything_is_there_that_threads_were_told(seed):
     disk = FailingPower(Random(seed))

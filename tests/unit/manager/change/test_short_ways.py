@@ -129,6 +129,7 @@ def build_everything(monkeypatch):
     monkeypatch.setattr(queue_contents, "expires_us_of", lambda _: 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_both_ways_give_the_same_facts_effects_and_answers(tmp_path, monkeypatch, seed):
     monkeypatch.setattr(conftest, "STARTS", repeat(1))
