@@ -110,6 +110,20 @@ def test_a_key_sends_once_though_the_server_was_killed_within_the_body(alone):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_both_processes_ends_both_in_good_order(alone, number):
+    manager, _ = alone
+    server = manager.http_pid()
+    # As a terminal does it, and a service manager: first to the one, then to the other.
+    os.kill(server, number)
+    os.kill(manager.pid, number)
+    _until_gone(server)
+    manager.stop()
+    assert "HTTP server" not in manager.log.read_text()
+    assert "Traceback" not in manager.log.read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [kill_http, kill_both])
 def test_a_lost_lease_gives_its_message_back_and_its_outcome_tells(alone, kill):
     manager, client = alone

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -76,7 +77,16 @@ def server(app: Starlette) -> uvicorn.Server:
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=5,
     )
-    return uvicorn.Server(config)
+    return ProgramsServer(config)
+
+
+class ProgramsServer(uvicorn.Server):
+    """A server that leaves signals alone: it ends with the queue manager that started it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take no signal."""
+        yield
 
 
 def main(url: str, address: str, operators: str) -> int:
@@ -86,6 +96,10 @@ def main(url: str, address: str, operators: str) -> int:
     where = _url_of(goal, sock)
     private = isinstance(goal, Path) or is_within_machine(goal[0])
     running = server(application(url, operators, private=private))
+
+    # A terminal and a service manager signal both processes, and the queue manager ends this one.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
