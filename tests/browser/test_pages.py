@@ -83,6 +83,20 @@ def test_a_queue_is_created_found_and_deleted_after_a_question(open_page, manage
     assert "invoices" not in {each.name for each in manager.queues()}
 
 
+def test_the_rates_of_a_queue_are_drawn_as_lines(open_page, manager):
+    other = manager.queue("other")
+    page = open_page("/queues")
+    line = page.get_by_role("row").filter(has_text="other").get_by_role("img")
+    end = time.monotonic() + 60
+    # A look every five seconds; the page shows the next one by itself.
+    while not line.count():
+        assert time.monotonic() < end
+        other.send(b"x")
+        page.wait_for_timeout(200)
+    assert line.locator("path.in").get_attribute("d").startswith("M0,")
+    other.purge()
+
+
 def test_a_quota_is_set_and_shown_as_a_gauge(open_page, manager, orders):
     page = open_page("/queues/one?name=orders")
     page.get_by_label("Quota", exact=True).fill("1MiB")
@@ -286,6 +300,9 @@ def test_a_token_is_created_shown_once_and_revoked(open_page, manager):
 
 def test_a_dead_letter_is_sent_again_by_keyboard_alone(open_page, manager, letters):
     page = open_page("/deadletters")
+    # Another test may have asked a moment ago; then the page shows older ones for that long.
+    page.get_by_text("3 dead letters").wait_for()
+    page.get_by_label("Choose first").wait_for()
     for _ in range(60):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.ariaLabel") == "Choose first":
