@@ -12,7 +12,10 @@ import dray
 REFERENCE = Path(__file__).resolve().parent.parent.parent / "docs/reference"
 PAGES = ("api.md", "errors.md", "message-classes.md")
 # Arguments that only Dray itself passes, when it makes one API from the other.
-OURS = {"awaited", "handle", "dialer", "stop", "join", "self", "arguments", "named", "__version__"}
+OURS = {
+    "awaited", "handle", "dialer", "runtime", "stop", "join", "self", "arguments", "named",
+    "__version__",
+}  # fmt: skip
 
 
 def words_of(pages):
