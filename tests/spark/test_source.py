@@ -131,7 +131,7 @@ def test_rows_of_a_queue_that_was_made_again_under_a_task_are_never_given(
     # The queue may also be made again while the planner asks how far it reaches.
     (late,) = reader().partitions()
     if content == "large":
-        late.work = [(planned.work[0][0], entry) for _, entry in late.work]
+        late.work = [each._replace(place=planned.work[0].place) for each in late.work]
     else:
         late.place = planned.place
 
