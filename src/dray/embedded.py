@@ -89,8 +89,11 @@ def _started(path: str | Path, config: dict[str, Any]) -> tuple[EmbeddedDialer, 
     check_named(data)
     if "data" in config:
         raise InvalidConfiguration("dray.open takes no option 'data'; give its path instead")
-    if config.get("http") is not None:
-        raise InvalidConfiguration("dray.open takes no option 'http'; `dray serve --http` does")
+    for name in ("http", "console"):
+        if config.get(name) is not None:
+            raise InvalidConfiguration(
+                f"dray.open takes no option {name!r}; `dray serve --{name}` does"
+            )
     unlimited = {name: "unlimited" for name in ("quota", "journal_quota") if config[name] is None}
     daemon = EmbeddedDaemon(data, read_options(data=data, **{**config, **unlimited}))
     daemon.start()

@@ -41,9 +41,9 @@ HEIGHT = 900
 SERIOUS = {"serious", "critical"}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser():
-    """One browser for the tests of this folder."""
+    """One browser for the tests of a file: while it runs, nothing else can have an event loop."""
     missing = [
         name for name, found in (("chromium", CHROMIUM), ("axe-core", AXE.exists())) if not found
     ]

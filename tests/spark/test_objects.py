@@ -103,12 +103,13 @@ def test_a_landing_aborts_the_unfinished_uploads_of_its_own_prefix_and_no_others
     other = f"{uuid.uuid4().hex}/payload/theirs"
     keys = [f"{root}/{number}".removeprefix(f"{bucket}/") for number in range(3)]
     for key in [*keys, other]:
-        store.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
+        begun = store.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
     assert unfinished_uploads(bucket) == sorted([*keys, other])
 
     payloads.begin()
 
     assert unfinished_uploads(bucket) == [other]
+    store.call_s3("abort_multipart_upload", Bucket=bucket, Key=other, UploadId=begun["UploadId"])
 
 
 def test_the_driver_refuses_an_object_that_is_gone_or_another_one(payloads):

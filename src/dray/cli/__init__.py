@@ -7,6 +7,7 @@ everything else to `dray.cli.program`, which loads only the command that was ask
 from __future__ import annotations
 
 import sys
+import warnings
 
 TYPE_CHECKING = False  # typing itself takes as long to load as everything before it
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(0)
     from dray.cli.program import run
 
+    # An interrupt may come between the making of a coroutine and its start: nothing was lost.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     sys.exit(run(given))
 
 
