@@ -80,7 +80,7 @@ def interrupts(seed):
         signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.003))
         files = [each.f_code.co_filename for each, _ in traceback.walk_stack(frame)]
         # Python drops what is raised while it frees an object.
-        freed = any("weakref" in each or "_pytest/unraisable" in each for each in files)
+        freed = any(part in each for each in files for part in FREEING)
         if not freed and any(f"/dray/{part}/" in each for each in files for part in INSIDE):
             count[0] += 1
             raise StoppedHereError
@@ -95,6 +95,8 @@ def interrupts(seed):
 
 
 INSIDE = ("daemon", "manager", "store")
+FREEING = ("weakref", "_pytest/unraisable", "junkdrawer")
+"""Files of functions that Python calls while it frees objects or collects them."""
 
 
 @pytest.mark.slow

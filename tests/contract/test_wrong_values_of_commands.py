@@ -13,7 +13,7 @@ VALUES = [
     "", " ", "x", "-1", "nan", "inf", "1e400", "9" * 25, "\udcff", "a\nb", "y" * 5_000,
     "dray://h:x/q", "dray://127.0.0.1:1/q", ";", "\\", "1.5", "0",
 ]  # fmt: skip
-LONG = {"demo", "torture", "serve", "spark"}
+LONG = {"console", "demo", "torture", "serve", "spark"}
 """What these do with what makes sense takes long; their options have tests of their own."""
 
 

@@ -74,8 +74,10 @@ def paths(told):
 def test_every_file_below_a_folder_arrives_with_its_properties(folder, queue):
     (folder / "a").chmod(0o600)
     os.utime(folder / "a", ns=(1, 1_234_567_890_123_456_789))
-    assert dray.folders.send(folder, queue) == (4, 5_000_009)
-    with dray.LargeMessageQueue(queue).peek(0) as message:
+    sent = {}
+    tell = lambda each: sent.update({each.file.path: each.id})  # noqa: E731
+    assert dray.folders.send(folder, queue, tell=tell) == (4, 5_000_009)
+    with dray.LargeMessageQueue(queue).peek_by_id(sent["a"]) as message:
         assert message.label == "a"
         assert message.file == dray.FileProperties("a", 5, 1_234_567_890_123_456_789, 0o600)
     assert dict(received(queue)) == FILES

@@ -116,7 +116,7 @@ def end_what_outlives_callers(driver: ManagerDriver) -> None:
 def test_no_frame_holds_the_loop_and_nothing_of_its_caller_stays(driver, seed):
     babbler, costs = LongWinded(seed), Costs()
     caller = driver.session()
-    for head in babbler.heads(250):
+    for head in babbler.heads(125):
         if isinstance(head, frames.PurgeQueue | frames.DeleteQueue):
             continue
         body = memoryview(bytearray(babbler.random.randbytes(babbler.random.choice([0, 100]))))

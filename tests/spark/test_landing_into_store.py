@@ -103,7 +103,6 @@ def test_one_table_names_payloads_of_one_place(spark, daemon, parcels, *, url, s
 @pytest.mark.parametrize(
     "points",
     [
-        ["completing"],
         pytest.param(["completing", "completed", "landed", "settled"], marks=pytest.mark.torture),
     ],
     ids="-".join,

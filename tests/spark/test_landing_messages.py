@@ -152,7 +152,7 @@ def test_a_message_that_a_receiver_holds_is_named(land_orders, manager, orders, 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     "points",
-    [["landed"], pytest.param(["pulling", "landed", "settled"], marks=pytest.mark.torture)],
+    [pytest.param(["pulling", "landed", "settled"], marks=pytest.mark.torture)],
     ids="-".join,
 )
 def test_killing_the_driver_anywhere_neither_loses_nor_repeats_a_small_message(

@@ -34,7 +34,6 @@ def judged(manager, tmp_path):
 @pytest.mark.parametrize(
     "kills",
     [
-        1,
         pytest.param(20, marks=pytest.mark.torture),
         pytest.param(500, marks=pytest.mark.torture),
     ],
