@@ -9,7 +9,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from dray.console.attachments import attachment, picture_type
-from dray.console.pages.asking import at, link, show
+from dray.console.console import console_of
+from dray.console.pages.asking import at, link
 from dray.console.pages.bodies import head_of, opened, preview
 from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
 from dray.console.pages.story import story_of
@@ -64,9 +65,9 @@ async def _message(request: Request) -> Response:
     except LargeMessageError as error:
         said = str(error)
     where = {"queue": found.queue, "at": found.lookup_id}
-    return show(
+    return console_of(request).page(
         request,
-        "message",
+        "pages/message.html",
         found=found,
         facts=facts,
         preview=seen,
@@ -164,10 +165,10 @@ async def _pieces(manager: Manager, found: QueuedMessage) -> AsyncGenerator[byte
 
 async def _story(request: Request) -> Response:
     """All that the running queue manager can tell of one message."""
-    _, manager = await at(request)
+    console, manager = await at(request)
     wanted = request.query_params.get("id", "").strip()
     chapters = await story_of(manager, wanted) if wanted else []
-    return show(request, "story", wanted=wanted, chapters=chapters, to=link)
+    return console.page(request, "pages/story.html", wanted=wanted, chapters=chapters, to=link)
 
 
 routes: list[BaseRoute] = [

@@ -190,12 +190,7 @@ async def settle(call: Call) -> Response:
     leases = call.caller.leases
     if await leases.end_of(call.named("lease")) is Ended.COMMITTED:
         return nothing()
-    lease = _lease(call)
-    if lease.within is not None:
-        raise HttpRefusal(
-            409, "in-transaction", f"the lease belongs to a transaction; commit"
-            f" /v1/transactions/{lease.within.id}",
-        )  # fmt: skip
+    lease = _lease_alone(call, "commit")
     await leases.unused(lease)
     if await leases.end_of(lease.id) is Ended.COMMITTED:
         return nothing()
@@ -209,14 +204,20 @@ async def give_back(call: Call) -> Response:
     leases = call.caller.leases
     if await leases.end_of(call.named("lease")) is Ended.ABORTED:
         return nothing()
+    lease = _lease_alone(call, "abort")
+    await leases.end(lease, Ended.ABORTED)
+    return nothing()
+
+
+def _lease_alone(call: Call, act: str) -> HeldMessage:
+    """The lease of the path, for an act that its transaction would do for all its leases."""
     lease = _lease(call)
     if lease.within is not None:
         raise HttpRefusal(
-            409, "in-transaction", f"the lease belongs to a transaction; abort"
+            409, "in-transaction", f"the lease belongs to a transaction; {act}"
             f" /v1/transactions/{lease.within.id}",
         )  # fmt: skip
-    await leases.end(lease, Ended.ABORTED)
-    return nothing()
+    return lease
 
 
 def _lease(call: Call) -> HeldMessage:
