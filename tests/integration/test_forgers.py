@@ -43,7 +43,7 @@ def hear_all(client: RawClient) -> list[str]:
     try:
         while True:
             heard.append(type(client.hear().head).__name__)
-    except (EOFError, ConnectionResetError):
+    except (EOFError, ConnectionError, ssl.SSLError):
         return heard
 
 
@@ -51,9 +51,16 @@ def attack(client: RawClient, hello: frames.Hello, sequence_id: int, streams: ra
     """Say that the messages of streams do not come; the error with which the session ends."""
     welcome = client.ask(hello).head
     assert isinstance(welcome, frames.Welcome)
-    for stream in streams:
-        client.say(frames.OpenStream(stream, "orders", proof=bytes(32)), 0)
-        client.say(frames.Passed(stream, sequence_id, 0, 1 << 20), 0)
+    client.say_together(
+        *(
+            forged
+            for stream in streams
+            for forged in (
+                frames.OpenStream(stream, "orders", proof=bytes(32)),
+                frames.Passed(stream, sequence_id, 0, 1 << 20),
+            )
+        )
+    )
     failed = client.hear_head(frames.Failed)
     hear_all(client)
     return failed.sentence
