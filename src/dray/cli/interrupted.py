@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def telling(note: Callable[[], str]) -> Iterator[None]:
-    """A block whose interrupt is told with what `note` says then."""
+def on_interrupt(note: Callable[[], str]) -> Iterator[None]:
+    """Add the sentence of `note` to an interrupt of this block."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -22,8 +22,8 @@ def telling(note: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def fate_of_send(transaction: Transaction, queue: str) -> str:
-    """The fate of the messages that a transaction was to send."""
+def outcome_of_send(transaction: Transaction, queue: str) -> str:
+    """One sentence: whether the messages of a transaction were sent."""
     match transaction.status:
         case TransactionStatus.COMMITTED:
             return f"everything was sent to {queue}"

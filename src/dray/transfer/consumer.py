@@ -44,7 +44,7 @@ _STATES: Final = {
     _S.RECEIVING: TransferState.SENDING,
     _S.CHECKING: TransferState.WAITING,
     _S.SPOILED: TransferState.WAITING,
-    _S.TELLING: TransferState.WAITING,
+    _S.REPORTING: TransferState.WAITING,
     _S.HELD_HERE: TransferState.SUSPENDED,
     _S.HELD_THERE: TransferState.SUSPENDED,
     _S.DONE: TransferState.DONE,
@@ -55,13 +55,18 @@ _STATES: Final = {
 
 _C = Fetch
 _IDLE, _HANDSHAKE, _RECEIVING, _CHECKING = _S.IDLE, _S.HANDSHAKE, _S.RECEIVING, _S.CHECKING
-_SPOILED, _TELLING, _HELD_HERE, _HELD_THERE = _S.SPOILED, _S.TELLING, _S.HELD_HERE, _S.HELD_THERE
-_OPEN = (_IDLE, _HANDSHAKE, _RECEIVING, _CHECKING, _SPOILED, _TELLING, _HELD_HERE, _HELD_THERE)
+_SPOILED, _REPORTING, _HELD_HERE, _HELD_THERE = (
+    _S.SPOILED,
+    _S.REPORTING,
+    _S.HELD_HERE,
+    _S.HELD_THERE,
+)
+_OPEN = (_IDLE, _HANDSHAKE, _RECEIVING, _CHECKING, _SPOILED, _REPORTING, _HELD_HERE, _HELD_THERE)
 _HELD = (_HELD_HERE, _HELD_THERE)
 _MAY_BE_HELD = (_HANDSHAKE, _RECEIVING, _SPOILED, _HELD_THERE)
 
 CONSUMER: Final[tuple[Transition, ...]] = (
-    on(_IDLE, Begin, _C.has_file, _C.begin_with_file, _TELLING),
+    on(_IDLE, Begin, _C.has_file, _C.begin_with_file, _REPORTING),
     on(_IDLE, Begin, always, _C.begin, _HANDSHAKE),
     on(but(_OPEN, _IDLE), Begin, always, nothing),
     on((_RECEIVING, _SPOILED, _HELD_THERE), Joined, _C.is_of_this_round, nothing),
@@ -70,7 +75,7 @@ CONSUMER: Final[tuple[Transition, ...]] = (
     on(_RECEIVING, Joined, always, _C.ask),
     on((_HANDSHAKE, _HELD_THERE), Joined, _C.misses_fragments, _C.ask, _RECEIVING),
     on((_HANDSHAKE, _HELD_THERE), Joined, always, _C.check, _CHECKING),
-    on((_IDLE, _CHECKING, _TELLING, _HELD_HERE), Joined, always, nothing),
+    on((_IDLE, _CHECKING, _REPORTING, _HELD_HERE), Joined, always, nothing),
     on(_RECEIVING, FragmentCame, _C.came_before, _C.acknowledge),
     on(_RECEIVING, FragmentCame, _C.is_behind_known_gap, nothing),
     on(_RECEIVING, FragmentCame, _C.is_of_no_use, _C.ask_for_expected),
@@ -79,20 +84,20 @@ CONSUMER: Final[tuple[Transition, ...]] = (
     on(_HELD_HERE, FragmentCame, always, _C.tell_held),
     # The producer goes on, and its word of that was lost.
     on(_HELD_THERE, FragmentCame, always, _C.shake_hands, _HANDSHAKE),
-    on((_IDLE, _HANDSHAKE, _CHECKING, _SPOILED, _TELLING), FragmentCame, always, nothing),
-    on(_CHECKING, Checked, _C.is_good, _C.tell_verified, _TELLING),
+    on((_IDLE, _HANDSHAKE, _CHECKING, _SPOILED, _REPORTING), FragmentCame, always, nothing),
+    on(_CHECKING, Checked, _C.is_good, _C.tell_verified, _REPORTING),
     on(_CHECKING, Checked, _C.may_fetch_again, _C.tell_spoiled, _SPOILED),
     on(_CHECKING, Checked, always, _C.end_corrupt, _S.FAILED),
     on(but(_OPEN, _CHECKING), Checked, always, nothing),
-    on(_TELLING, Farewell, always, _C.end_told, _S.DONE),
-    on(but(_OPEN, _TELLING), Farewell, always, nothing),
+    on(_REPORTING, Farewell, always, _C.end_told, _S.DONE),
+    on(but(_OPEN, _REPORTING), Farewell, always, nothing),
     on(_MAY_BE_HELD, Suspended, always, _C.be_held, _HELD_THERE),
     on(but(_OPEN, *_MAY_BE_HELD), Suspended, always, nothing),
     on(_HELD, Resumed, always, _C.shake_hands, _HANDSHAKE),
     on(but(_OPEN, *_HELD), Resumed, always, nothing),
     # With the whole file there, nothing is left to stop.
-    on((_CHECKING, _TELLING), Suspend, always, nothing),
-    on(but(_OPEN, _CHECKING, _TELLING), Suspend, always, _C.hold, _HELD_HERE),
+    on((_CHECKING, _REPORTING), Suspend, always, nothing),
+    on(but(_OPEN, _CHECKING, _REPORTING), Suspend, always, _C.hold, _HELD_HERE),
     on(_HELD, Resume, always, _C.resume, _HANDSHAKE),
     on(but(_OPEN, *_HELD), Resume, always, nothing),
     on(_RECEIVING, Disconnected, always, _C.shake_hands, _HANDSHAKE),
@@ -103,12 +108,12 @@ CONSUMER: Final[tuple[Transition, ...]] = (
     on(_OPEN, Cancelled, _C.names_error, _C.end_failed, _S.FAILED),
     on(_OPEN, Cancelled, always, _C.end_cancelled, _S.CANCELLED),
     on(_OPEN, Stirred, always, _C.note_life),
-    on(_TELLING, Tick, _C.is_silent_too_long, _C.end_untold, _S.DONE),
+    on(_REPORTING, Tick, _C.is_silent_too_long, _C.end_untold, _S.DONE),
     on(_MAY_BE_HELD, Tick, _C.is_silent_too_long, _C.end_timed_out, _S.TIMED_OUT),
     on((_HANDSHAKE, _HELD_THERE), Tick, _C.must_say_again, _C.shake_hands_again),
     on(_RECEIVING, Tick, _C.must_say_again, _C.ask_again),
     on(_SPOILED, Tick, _C.must_say_again, _C.tell_spoiled_again),
-    on(_TELLING, Tick, _C.must_say_again, _C.tell_verified_again),
+    on(_REPORTING, Tick, _C.must_say_again, _C.tell_verified_again),
     on(_RECEIVING, Tick, _C.must_acknowledge, _C.acknowledge),
     on(_OPEN, Tick, always, nothing),
 )

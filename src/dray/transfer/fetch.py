@@ -69,7 +69,7 @@ class ConsumerState(enum.Enum):
     CHECKING = enum.auto()
     SPOILED = enum.auto()
     """The digest does not fit: the producer checks its file."""
-    TELLING = enum.auto()
+    REPORTING = enum.auto()
     """The file is there; the producer is told until it says farewell."""
     HELD_HERE = enum.auto()
     HELD_THERE = enum.auto()
@@ -83,7 +83,7 @@ ASKING: Final = (
     ConsumerState.HANDSHAKE,
     ConsumerState.RECEIVING,
     ConsumerState.SPOILED,
-    ConsumerState.TELLING,
+    ConsumerState.REPORTING,
     ConsumerState.HELD_THERE,
 )
 """States in which something is said again when nothing comes."""
@@ -414,7 +414,7 @@ class Fetch(Machine[ConsumerState, ConsumerOccasion, ConsumerEffect]):
             self._retry_at = max(self._retry_at, now + self._retry_s)
 
     def _gives_up_at(self) -> float:
-        if self.stage is ConsumerState.TELLING:
+        if self.stage is ConsumerState.REPORTING:
             return self._told_at + TRANSFER_FAREWELL_S
         return self._heard_at + self._silence_s
 

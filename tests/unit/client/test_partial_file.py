@@ -129,9 +129,9 @@ def test_two_do_not_write_into_each_others_file(target, monkeypatch):
     monkeypatch.setattr(partial_file, "_LOCK_S", 0.0)
     file = PartialFile(target)
     file.write(memoryview(b"abc"))
-    for going_on in (False, True):
+    for resume in (False, True):
         with pytest.raises(TargetUnwritable, match="somebody else is writing"):
-            PartialFile(target, going_on=going_on)
+            PartialFile(target, resume=resume)
     file.finish()
     assert target.read_bytes() == b"abc"
 
@@ -168,9 +168,9 @@ def test_a_file_that_is_still_lent_is_not_gone_on_with(target, monkeypatch):
     lent = os.dup(file.descriptor)
     file.keep()
     with pytest.raises(TargetUnwritable):
-        PartialFile(target, going_on=True)
+        PartialFile(target, resume=True)
     os.close(lent)
-    file = PartialFile(target, going_on=True)
+    file = PartialFile(target, resume=True)
     assert file.length() == 3
     file.discard()
 
@@ -196,9 +196,9 @@ def test_a_lock_that_fails_otherwise_is_told(target, monkeypatch):
 
 
 def test_what_is_there_in_full_is_cut_or_gone_on_with(target):
-    for going_on, before in ((True, 3), (False, 0)):
+    for resume, before in ((True, 3), (False, 0)):
         target.with_name("out.partial").write_bytes(b"abc")
-        file = PartialFile(target, going_on=going_on)
+        file = PartialFile(target, resume=resume)
         assert file.length() == before
         file.discard()
 

@@ -59,7 +59,7 @@ LIKELY = {
     "RECEIVING": ["piece", "piece", "piece", "tick", "joined"],
     "CHECKING": ["good", "bad"],
     "SPOILED": ["joined", "tick", "joined"],
-    "TELLING": ["farewell", "tick"],
+    "REPORTING": ["farewell", "tick"],
     "HELD_HERE": ["piece", "resume", "resumed"],
     "HELD_THERE": ["piece", "joined", "resume", "resumed", "tick"],
 }

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, was_committed
 from dray.cli.incoming_files import ShownFiles
-from dray.cli.interrupted import telling
+from dray.cli.interrupted import on_interrupt
 from dray.cli.output import print_json, standard_output_is_closed
 from dray.cli.progress import progress
 from dray.cli.seconds import Seconds
@@ -202,7 +202,7 @@ def _take_all(settings: Settings, taker: MessageTaker, most: int, timeout: float
     def note() -> str:
         return f"{counted(done)} received; every other message is still in {taker.queue_name}"
 
-    with telling(note):
+    with on_interrupt(note):
         for count in range(most):
             wait = timeout if timeout is not None or count == 0 else 0
             try:

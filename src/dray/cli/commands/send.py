@@ -16,7 +16,7 @@ import click
 from dray.cli.arrivals import Wait, WaitingCommand, arrivals_at, wait_option
 from dray.cli.doubt import PATIENCE_S, was_committed
 from dray.cli.folders import folder_options, refuse_folder_options, send_folder
-from dray.cli.interrupted import fate_of_send, telling
+from dray.cli.interrupted import on_interrupt, outcome_of_send
 from dray.cli.output import print_json
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_url_and_json
@@ -235,7 +235,7 @@ def _in_one_transaction(
     sent: list[SentMessage] = []
     transaction = batch.manager.transaction()
     try:
-        with telling(lambda: fate_of_send(transaction, batch.queue)), transaction:
+        with on_interrupt(lambda: outcome_of_send(transaction, batch.queue)), transaction:
             sent = send(batch, transaction)
     except InDoubt as doubt:
         if not was_committed(settings.connect, doubt, PATIENCE_S):

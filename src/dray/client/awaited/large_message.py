@@ -221,7 +221,7 @@ class LargeMessage(Described):
         self._fragments.check_here()
         offload = self._fragments.origin.runtime.offload
         report = Reporter(progress, self.size)
-        file = await offload(partial(PartialFile, Path(path), going_on=resume, sync=sync))
+        file = await offload(partial(PartialFile, Path(path), resume=resume, sync=sync))
         try:
             saving = Saving(self._fragments, file, self.digest_kind)
             async with aclosing(saving.lengths(resume=resume)) as lengths:

@@ -46,7 +46,7 @@ def is_in_the_way(target: Path) -> bool:
 class PartialFile:
     """Grows as `<path>.partial`. Every method raises `TargetUnwritable`."""
 
-    def __init__(self, target: Path, *, going_on: bool = False, sync: bool = True) -> None:
+    def __init__(self, target: Path, *, resume: bool = False, sync: bool = True) -> None:
         """Begin it, or open what `keep` has left; without `sync` nothing waits for the disk."""
         self.target = target
         self._sync = sync
@@ -67,7 +67,7 @@ class PartialFile:
         except OSError as error:
             raise self._unwritable(error) from error
         keep_from_children(self)
-        if not going_on and self.length():
+        if not resume and self.length():
             self.cut(0)
         reached("file-opened")
 

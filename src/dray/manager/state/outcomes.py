@@ -29,7 +29,7 @@ from dray.model.limits import (
 )
 from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
 
-_SHELVES = (UNNAMED_WRITE, REQUEST_KEY, "")
+_PREFIXES = (UNNAMED_WRITE, REQUEST_KEY, "")
 """How the ids of queries begin that are remembered together; the last has all others."""
 
 
@@ -96,43 +96,43 @@ class BatchOutcome(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BatchOutcomes:
-    """The outcomes of all queries, in the order of their last commits, shelf by shelf.
+    """The outcomes of all queries: by the kind of their ids, then in the order of last commits.
 
-    Writes without a query id, and requests over HTTP with a key, have shelves of their own: they
-    must not push out queries with a checkpoint.
+    Writes without a query id, requests over HTTP with a key, and queries with a checkpoint are
+    bounded apart, so that none pushes out another kind.
     """
 
     def __init__(self, known: Iterable[tuple[str, list[BatchOutcome]]] = ()) -> None:
         """Begin with what a checkpoint knew."""
-        self._shelves: dict[str, dict[str, list[BatchOutcome]]] = {each: {} for each in _SHELVES}
+        self._by_prefix: dict[str, dict[str, list[BatchOutcome]]] = {each: {} for each in _PREFIXES}
         for query, outcomes in known:
-            self._shelf_of(query)[query] = list(outcomes)
+            self._queries_like(query)[query] = list(outcomes)
 
     def of(self, query: str) -> list[BatchOutcome]:
         """The remembered batches of a query, the oldest first."""
-        return self._shelf_of(query).get(query, [])
+        return self._queries_like(query).get(query, [])
 
     def add(self, fact: BatchCommitted) -> None:
         """A batch was committed."""
-        shelf = self._shelf_of(fact.query)
-        outcomes = shelf.pop(fact.query, [])
+        queries = self._queries_like(fact.query)
+        outcomes = queries.pop(fact.query, [])
         outcomes.append(
             BatchOutcome(fact.batch, fact.digest, fact.messages, fact.transaction, fact.when_us)
         )
-        shelf[fact.query] = outcomes[-BATCHES_REMEMBERED:]
-        if len(shelf) > _remembered(_prefix_of(fact.query)):
-            del shelf[next(iter(shelf))]
+        queries[fact.query] = outcomes[-BATCHES_REMEMBERED:]
+        if len(queries) > _remembered(_prefix_of(fact.query)):
+            del queries[next(iter(queries))]
 
     def state(self) -> list[tuple[str, list[BatchOutcome]]]:
         """Everything, for a checkpoint."""
         return [
             (query, list(outcomes))
-            for shelf in self._shelves.values()
-            for query, outcomes in shelf.items()
+            for queries in self._by_prefix.values()
+            for query, outcomes in queries.items()
         ]
 
-    def _shelf_of(self, query: str) -> dict[str, list[BatchOutcome]]:
-        return self._shelves[_prefix_of(query)]
+    def _queries_like(self, query: str) -> dict[str, list[BatchOutcome]]:
+        return self._by_prefix[_prefix_of(query)]
 
 
 def _remembered(prefix: str) -> int:
@@ -143,7 +143,7 @@ def _remembered(prefix: str) -> int:
 
 
 def _prefix_of(query: str) -> str:
-    return next(each for each in _SHELVES if query.startswith(each))
+    return next(each for each in _PREFIXES if query.startswith(each))
 
 
 def _range_of(number: int) -> int:

@@ -66,7 +66,7 @@ def deliver_two_of_three(net: Net, source: str = "a", **properties: object) -> N
     assert carry_first_data(net) == 2
 
 
-def is_going_on(net: Net, host: str = "c") -> bool:
+def is_open(net: Net, host: str = "c") -> bool:
     return look_into(net[host].manager).state.arrival_routes.any_going
 
 
@@ -93,17 +93,17 @@ def test_a_transaction_cut_short_by_a_deleted_outgoing_queue_ends_when_the_line_
     for host in crashed:
         net.crash(host)
     net["a"].advance(100.0)
-    assert is_going_on(net)
+    assert is_open(net)
     with pytest.raises(errors.ReceiveTimeout):
         whole(net["c"].session(), net["c"].session().open("orders"))
     come_back(net)
     receiver = net["c"].session()
     assert whole(receiver, receiver.open("orders")) == ([b"1", b"2"], [3])
-    assert not is_going_on(net)
+    assert not is_open(net)
     assert ends_kept(net) == 0
     for host in "ac":
         net.crash(host)
-    assert not is_going_on(net)
+    assert not is_open(net)
     assert ends_kept(net) == 0
 
 
@@ -139,7 +139,7 @@ def test_the_end_is_said_until_it_is_answered(net: Net) -> None:
         assert ends_kept(net) == 1
     come_back(net)
     assert ends_kept(net) == 0
-    assert not is_going_on(net)
+    assert not is_open(net)
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -202,7 +202,7 @@ def test_who_forwards_tells_behind_it_that_a_transaction_has_ended(tmp_path: Pat
     net.unblock("a", "b")
     net.advance(31.0)
     assert whole(net["c"].session(), orders) == ([b"1", b"2"], [3])
-    assert not is_going_on(net, "b")
+    assert not is_open(net, "b")
 
 
 def test_who_forwards_remembers_the_end_of_a_transaction_while_its_line_is_cut(
@@ -218,7 +218,7 @@ def test_who_forwards_remembers_the_end_of_a_transaction_while_its_line_is_cut(
     delete(net)
     net.unblock("a", "b")
     net.advance(31.0)
-    assert not is_going_on(net, "b")
+    assert not is_open(net, "b")
     for _ in range(2):
         (queue,) = (
             each for each in look_into(net["b"].manager).state.queues if each.name == ORDERS
@@ -241,7 +241,7 @@ def test_who_forwards_and_deletes_its_queue_ends_what_went_on_behind_it(tmp_path
     assert carry_first_data(net) == 2
     net.block("b", "c")
     delete(net, "b")
-    assert is_going_on(net)
+    assert is_open(net)
     net.unblock("b", "c")
     net.advance(31.0)
     assert whole(net["c"].session(), orders) == ([b"1", b"2"], [3])

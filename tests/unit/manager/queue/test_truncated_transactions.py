@@ -109,7 +109,7 @@ def kept(net: Net, host: str = "b") -> int:
     )
 
 
-def is_going_on(net: Net, host: str = "c") -> bool:
+def is_open(net: Net, host: str = "c") -> bool:
     return look_into(net[host].manager).state.arrival_routes.any_going
 
 
@@ -126,7 +126,7 @@ def test_who_waits_behind_a_hop_hears_of_the_end_though_others_come_behind_it(
         net["b"].session().call(frames.PurgeQueue(net["b"].session().open(ORDERS)))
     send(net, "d", Message(body=b"x"), Message(body=b"y"))
     net.deliver()
-    assert is_going_on(net)
+    assert is_open(net)
     if "checkpoint" in crash:
         net["b"].store.checkpoint(net["b"].manager.snapshot())
     if crash:
@@ -137,7 +137,7 @@ def test_who_waits_behind_a_hop_hears_of_the_end_though_others_come_behind_it(
     assert whole(receiver, orders) == ([b"1", b"2"], [3])
     assert told(net)[0].origin == id_named("a")
     assert whole(receiver, orders) == ([b"x", b"y"], [])
-    assert (is_going_on(net), is_going_on(net, "b"), kept(net)) == (False, False, 0)
+    assert (is_open(net), is_open(net, "b"), kept(net)) == (False, False, 0)
 
 
 def test_a_request_that_waits_is_answered_by_it(net: Net) -> None:
@@ -176,7 +176,7 @@ def test_a_crash_at_any_frame_takes_no_end_and_makes_none(
     orders = receiver.open("orders")
     found = [whole(receiver, orders) for _ in range(3)]
     assert found == [([b"1", b"2"], [3]), ([b"x", b"y"], []), ([b"4", b"5"], [])]
-    assert (is_going_on(net), kept(net)) == (False, 0)
+    assert (is_open(net), kept(net)) == (False, 0)
 
 
 def test_of_a_transaction_that_goes_on_at_its_source_no_end_is_told(net: Net) -> None:
@@ -191,7 +191,7 @@ def test_of_a_transaction_that_goes_on_at_its_source_no_end_is_told(net: Net) ->
     carry_data(net, "a", "b")
     expire_before_another(net)
     come_back(net)
-    assert is_going_on(net)
+    assert is_open(net)
     assert told(net) == []
     receiver = net["c"].session()
     orders = receiver.open("orders")
@@ -214,7 +214,7 @@ def test_what_ended_at_its_source_already_is_told_on_with_what_others_send(
     net["a"].advance(31.0)
     carry_data(net, "a", "b")
     net.deliver()
-    assert is_going_on(net)
+    assert is_open(net)
     net.block("b", "c")
     if how == "its queue deleted":
         net["a"].session().call(frames.DeleteQueue(ORDERS))
@@ -237,7 +237,7 @@ def test_what_ended_at_its_source_already_is_told_on_with_what_others_send(
     orders = receiver.open("orders")
     assert whole(receiver, orders) == ([b"1", b"2"], [3])
     assert whole(receiver, orders) == ([b"x"], [])
-    assert not is_going_on(net)
+    assert not is_open(net)
     assert kept(net) == 0
 
 
@@ -278,8 +278,8 @@ def test_an_end_is_told_on_by_every_hop_behind(tmp_path: Path) -> None:
     net.advance(31.0)
     receiver = net["c"].session()
     assert whole(receiver, receiver.open("orders")) == ([b"1", b"2"], [3])
-    assert not is_going_on(net, "e")
-    assert not is_going_on(net)
+    assert not is_open(net, "e")
+    assert not is_open(net)
 
 
 def test_a_large_message_whose_trailer_died_at_a_hop_is_a_hole_though_others_come(
