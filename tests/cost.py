@@ -7,6 +7,7 @@ the bounds of sizes keep it short (`model/limits.py`).
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import threading
@@ -102,6 +103,27 @@ def alive(*kinds: type) -> Counter[str]:
     """How many objects of these classes are in memory."""
     gc.collect()
     return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)
+
+
+def calls_in_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> int:
+    """How many functions the thread of a running loop calls while `act` runs in this thread."""
+    count = 0
+
+    def called(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    def in_loop(watch: Callable[..., None] | None) -> None:
+        done = threading.Event()
+        loop.call_soon_threadsafe(lambda: (sys.setprofile(watch), done.set()))
+        assert done.wait(60)
+
+    in_loop(called)
+    try:
+        act()
+    finally:
+        in_loop(None)
+    return count
 
 
 def calls_of(act: Callable[[], object]) -> int:

@@ -20,6 +20,7 @@ from dray.daemon.sockets.intake import Intake
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire import frames
 from dray.wire.stream import READ_BYTES
+from tests.cost import Costs
 
 BODY = 200_000
 """Large: its memory is that of the largest body."""
@@ -178,6 +179,36 @@ def test_a_caller_has_its_share_and_others_do_not_wait_for_it(loop, taking):
     mallory[0].finish()
     run(loop)
     assert [caller.served for caller in mallory].count(True) == share + 1
+
+
+def test_frames_cost_the_same_however_many_connections_of_a_caller_wait_for_memory(loop, taking):
+    """Each small frame looked at every connection in the line: 1,001 hostile ones, 7,000 calls."""
+    honest = Caller(taking, SMALL)
+
+    def cost():
+        costs = Costs()
+        costs.of("whole", lambda: taking.holds(honest, SMALL, anew=True))
+        costs.of("new", lambda: Caller(taking, SMALL))
+        return costs.most
+
+    mallory = [Caller(taking, FRAME_BODY_BYTES_MAX, "mallory") for _ in range(HOLDERS)]
+    few = cost()
+    mallory += [Caller(taking, FRAME_BODY_BYTES_MAX, "mallory") for _ in range(500)]
+    costs = Costs(lines_max=300)
+    costs.of("room", mallory[0].finish)
+    costs.check()
+    assert cost() == few
+
+
+def test_a_caller_that_proves_who_it_is_gives_back_where_it_took(loop, taking):
+    """A token moved a connection to another place, and what it held was counted there as less."""
+    caller = Caller(taking, FRAME_BODY_BYTES_MAX, "nobody at 192.0.2.1")
+    mallory = [Caller(taking, FRAME_BODY_BYTES_MAX, "mallory") for _ in range(HOLDERS)]
+    share = HOLDERS // INTAKE_SHARE
+    caller.place = "mallory"
+    caller.finish()
+    run(loop)
+    assert [each.served for each in mallory].count(True) == share
 
 
 def test_without_a_line_nobody_is_hurried(loop, taking):

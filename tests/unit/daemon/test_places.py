@@ -16,6 +16,15 @@ def test_each_caller_has_a_count_and_an_oldest_of_its_own():
     assert (list(places), places.oldest("a"), 1 in places, 3 in places) == ([2, 3], 3, False, True)
 
 
+def test_the_oldest_thing_of_each_caller_is_found():
+    places: Places[int] = Places()
+    for held, place in ((1, "a"), (2, "b"), (3, "a")):
+        places.add(held, place)
+    assert dict(places.firsts()) == {"a": 1, "b": 2}
+    places.discard(1)
+    assert dict(places.firsts()) == {"a": 3, "b": 2}
+
+
 def test_nothing_is_kept_of_callers_that_hold_nothing():
     places: Places[int] = Places()
     for held in range(1_000):

@@ -28,6 +28,7 @@ from dray.daemon.limits import (
     READ_BYTES_WHILE_TIGHT,
 )
 from dray.daemon.pacing.backlog import DiskBacklog
+from dray.daemon.sockets.places import Places
 from dray.wire.stream import READ_BYTES
 
 
@@ -63,8 +64,8 @@ class Intake:
         self._held: dict[BodyOwner, int] = {}
         self._since: dict[BodyOwner, float] = {}
         self._held_at: dict[str, int] = {}
-        self._small: dict[BodyOwner, int] = {}
-        self._large: dict[BodyOwner, int] = {}
+        self._at: dict[BodyOwner, str] = {}
+        self._small, self._large = _Line(), _Line()
         self._promised: dict[BodyOwner, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.bytes_held = 0
@@ -72,7 +73,7 @@ class Intake:
     @property
     def read_bytes(self) -> int:
         """How much to read at a time: while some wait for memory, little is read ahead of it."""
-        return READ_BYTES_WHILE_TIGHT if self._small or self._large else READ_BYTES
+        return READ_BYTES_WHILE_TIGHT if len(self._small) or len(self._large) else READ_BYTES
 
     def grant(self, taker: BodyOwner, size: int) -> bool:
         """Give `size` bytes more, or put `taker` into the line."""
@@ -82,7 +83,7 @@ class Intake:
             return False
         line = self._large if _is_large(size) else self._small
         if self._next(line) is not None or not self._may_have(taker, size):
-            line[taker] = size
+            line.add(taker, size)
             self._watch()
             return False
         self._add(taker, size)
@@ -98,19 +99,21 @@ class Intake:
 
     def holds(self, taker: BodyOwner, size: int, *, anew: bool) -> None:
         """Note what `taker` truly holds now; `anew` says that its last frame became whole."""
-        if not size and not self._held:
-            # Small frames that came whole, and nobody who waits.
+        if taker in self._promised:
             return
-        if taker not in self._promised:
-            self._add(taker, size - self._held.get(taker, 0))
-            if anew and taker in self._since:
-                self._since[taker] = self._loop.time()
+        more = size - self._held.get(taker, 0)
+        if more:
+            self._add(taker, more)
+        if anew and taker in self._since:
+            self._since[taker] = self._loop.time()
+        if more < 0:
+            # Else nothing became free: a small frame that came whole costs the same whoever waits.
             self._serve()
 
     def forget(self, taker: BodyOwner) -> None:
         """A connection is gone."""
-        self._small.pop(taker, None)
-        self._large.pop(taker, None)
+        self._small.discard(taker)
+        self._large.discard(taker)
         self._promised.pop(taker, None)
         self._backlog.forget(taker.room_came)
         self._add(taker, -self._held.get(taker, 0))
@@ -122,22 +125,20 @@ class Intake:
 
     def _may_have(self, taker: BodyOwner, size: int) -> bool:
         """Whether there is room, and the caller has not had its share."""
-        share = INTAKE_BYTES_MAX // INTAKE_SHARE
-        others = self._held_at.get(taker.place, 0) if taker.place else 0
-        return self._fits(size) and (not others or others + size <= share)
+        return self._fits(size) and self._in_share(taker.place, size)
 
-    def _next(self, line: dict[BodyOwner, int]) -> BodyOwner | None:
+    def _in_share(self, place: str, size: int) -> bool:
+        held = self._held_at.get(place, 0) if place else 0
+        return not held or held + size <= INTAKE_BYTES_MAX // INTAKE_SHARE
+
+    def _next(self, line: _Line) -> BodyOwner | None:
         """The first in a line whose caller has not had its share."""
-        share = INTAKE_BYTES_MAX // INTAKE_SHARE
-        for taker, size in line.items():
-            held = self._held_at.get(taker.place, 0) if taker.place else 0
-            if not held or held + size <= share:
-                return taker
-        return None
+        return line.first(self._in_share) if len(line) else None
 
     def _add(self, taker: BodyOwner, size: int) -> None:
         self.bytes_held += size
-        place = taker.place
+        # A caller that proves who it is meanwhile gives back at the place where it took.
+        place = self._at.setdefault(taker, taker.place)
         if place:
             at_place = self._held_at.get(place, 0) + size
             if at_place:
@@ -151,12 +152,13 @@ class Intake:
         else:
             self._held.pop(taker, None)
             self._since.pop(taker, None)
+            self._at.pop(taker, None)
 
     def _serve(self) -> None:
         """Give what is free to those in line, in their order."""
         for line in (self._small, self._large):
-            while (taker := self._next(line)) is not None and self._fits(line[taker]):
-                size = line.pop(taker)
+            while (taker := self._next(line)) is not None and self._fits(line.size(taker)):
+                size = line.discard(taker)
                 self._promised[taker] = size
                 self._add(taker, size)
                 # Not at once: it may be served in the middle of what another one does.
@@ -172,19 +174,61 @@ class Intake:
         now = self._loop.time()
         for taker, since in list(self._since.items()):
             wanted = (now - since - FRAME_GRACE_S) / (FRAME_S - FRAME_GRACE_S)
-            if (self._small or self._large) and taker.progress < wanted:
+            if (len(self._small) or len(self._large)) and taker.progress < wanted:
                 self._since[taker] = now
                 taker.hold_up(
                     f"at its rate one frame takes longer than {FRAME_S:.0f} s, and others wait for"
                     " its room"
                 )
-        if self._small or self._large:
+        if len(self._small) or len(self._large):
             self._watch()
 
     def close(self) -> None:
         """Hurry nobody any more."""
         if self._timer is not None:
             self._timer.cancel()
+
+
+class _Line:
+    """Connections that wait for memory, in the order in which they came.
+
+    A question about the first one looks at one connection of each caller, however many it has.
+    """
+
+    def __init__(self) -> None:
+        self._takers: Places[BodyOwner] = Places()
+        self._asked: dict[BodyOwner, tuple[int, int]] = {}
+        self._next_number = 0
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def add(self, taker: BodyOwner, size: int) -> None:
+        """Have a connection wait for `size` bytes, behind the others if it is new."""
+        if taker in self._asked:
+            self._asked[taker] = (self._asked[taker][0], size)
+            return
+        self._asked[taker] = (self._next_number, size)
+        self._next_number += 1
+        self._takers.add(taker, taker.place)
+
+    def discard(self, taker: BodyOwner) -> int:
+        """Have a connection wait no more; the bytes that it asked for."""
+        self._takers.discard(taker)
+        return self._asked.pop(taker, (0, 0))[1]
+
+    def size(self, taker: BodyOwner) -> int:
+        """The bytes that a connection asked for."""
+        return self._asked[taker][1]
+
+    def first(self, in_share: Callable[[str, int], bool]) -> BodyOwner | None:
+        """The connection that has waited longest, of the callers that may have more."""
+        may = [
+            (self._asked[taker][0], taker)
+            for place, taker in self._takers.firsts()
+            if in_share(place, self.size(taker))
+        ]
+        return min(may, key=lambda each: each[0])[1] if may else None
 
 
 def _is_large(size: int) -> bool:

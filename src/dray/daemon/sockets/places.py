@@ -48,3 +48,8 @@ class Places(Generic[_Held]):
     def oldest(self, place: str | None = None) -> _Held | None:
         """The thing that one caller, or any, has held longest."""
         return next(iter(self._places if place is None else self._held.get(place, ())), None)
+
+    def firsts(self) -> Iterator[tuple[str, _Held]]:
+        """Of each caller, its place and the thing that it has held longest."""
+        for place, held in self._held.items():
+            yield place, next(iter(held))
