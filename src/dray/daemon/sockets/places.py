@@ -50,6 +50,6 @@ class Places(Generic[_Held]):
         return next(iter(self._places if place is None else self._held.get(place, ())), None)
 
     def firsts(self) -> Iterator[tuple[str, _Held]]:
-        """Of each caller, its place and the thing that it has held longest."""
+        """The place of each caller, and the thing that it has held longest."""
         for place, held in self._held.items():
             yield place, next(iter(held))
