@@ -14,7 +14,7 @@ has more than its share of all, so that slow ones do not take it in turns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from dray.daemon.limits import (
@@ -32,7 +32,7 @@ from dray.daemon.sockets.places import Places
 from dray.wire.stream import READ_BYTES
 
 
-class BodyOwner(Protocol):
+class BodyOwner(Hashable, Protocol):
     """A connection."""
 
     @property
@@ -65,7 +65,7 @@ class Intake:
         self._since: dict[BodyOwner, float] = {}
         self._held_at: dict[str, int] = {}
         self._at: dict[BodyOwner, str] = {}
-        self._small, self._large = _Line(), _Line()
+        self._small, self._large = _MemoryLine(), _MemoryLine()
         self._promised: dict[BodyOwner, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.bytes_held = 0
@@ -131,7 +131,7 @@ class Intake:
         held = self._held_at.get(place, 0) if place else 0
         return not held or held + size <= INTAKE_BYTES_MAX // INTAKE_SHARE
 
-    def _next(self, line: _Line) -> BodyOwner | None:
+    def _next(self, line: _MemoryLine) -> BodyOwner | None:
         """The first in a line whose caller has not had its share."""
         return line.first(self._in_share) if len(line) else None
 
@@ -189,7 +189,7 @@ class Intake:
             self._timer.cancel()
 
 
-class _Line:
+class _MemoryLine:
     """Connections that wait for memory, in the order in which they came.
 
     A question about the first one looks at one connection of each caller, however many it has.
