@@ -159,6 +159,18 @@ def test_what_callers_did_stands_in_the_access_log_and_a_changed_line_is_found_o
     assert "access.jsonl" in dray_command("check", "--data", files / "data").out
 
 
+def test_the_last_acts_of_callers_outlive_a_restart(tmp_path):
+    for name in ("first", "second"):
+        with dray.open(tmp_path) as manager:
+            manager.create_queue(name)
+            acts = [(each.frame, each.subject) for each in manager.access().acts]
+    assert acts == [("CreateQueue", "second"), ("CreateQueue", "first")]
+    with dray.open(tmp_path) as manager:
+        again = manager.access().acts
+        assert [(each.frame, each.subject) for each in again] == acts
+        assert abs(again[0].when - manager.info().now) < 3600
+
+
 def test_without_an_audit_there_is_no_access_log(tmp_path):
     (tmp_path / "data").mkdir()
     said = dray_command("access", "log", "--data", tmp_path / "data").assert_error("store-error")

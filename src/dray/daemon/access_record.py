@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -26,10 +27,33 @@ from dray.daemon.timekeeper import Timekeeper
 from dray.manager.events import ActKind, CallerAct
 from dray.manager.notices import OTHERS, NoticeKind
 from dray.model.access import Access
+from dray.model.access_info import ActInfo
 from dray.model.callers import OWNER, Caller
-from dray.store.access_log import AccessLine, AccessLog
+from dray.model.limits import ACTS_REMEMBERED_MAX
+from dray.store.access_log import AccessLine, AccessLog, last_entries
 
+_ACTS = frozenset(map(str, ActKind))
 _log = logging.getLogger(__name__)
+
+
+def last_acts(data: Path | None) -> tuple[ActInfo, ...]:
+    """The last acts in the access log of a data directory, the newest first; none without one.
+
+    Raises StoreError.
+    """
+    if data is None:
+        return ()
+    found = []
+    for each in last_entries(data, ACTS_REMEMBERED_MAX):
+        try:
+            when = datetime.fromisoformat(each.time).timestamp()
+        except ValueError:
+            # Somebody changed the line; the check of the chain says so.
+            continue
+        told = (each.caller, each.address, each.frame, each.subject, each.times)
+        if each.act in _ACTS:
+            found.append(ActInfo(when, each.act, *told))
+    return tuple(found)
 
 
 class AccessRecord:

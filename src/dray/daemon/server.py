@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never
 
-from dray.daemon.access_record import AccessRecord
+from dray.daemon.access_record import AccessRecord, last_acts
 from dray.daemon.config import ServeOptions
 from dray.daemon.delivery_spans import traced
 from dray.daemon.direct.session import DirectSession, Take
@@ -122,13 +122,11 @@ class Server:
         self._certificate_ends = CertificateEnds(loop, clock, self._notices)
         disk = (open_disk or partial(open_disk_of, options))(options.data)
         self._store = Store(
-            disk,
-            log_bytes=options.log_size,
-            queue_files=True,
-            express_bytes=options.express_bytes,
+            disk, log_bytes=options.log_size, queue_files=True, express_bytes=options.express_bytes
         )
         try:
             config = options.manager_config(new_manager_key(), new_incarnation())
+            config.acts = last_acts(recorded_in(disk))
             self._manager = load(self._store, config, clock.now())
             if isinstance(disk, AuditedDisk):
                 disk.store_is_there()

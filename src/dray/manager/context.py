@@ -77,7 +77,7 @@ class Context:
         self.access = config.access
         self.peer_tokens = config.peer_tokens
         """The rules of access; the daemon brings others when it reads the configuration again."""
-        self.acts: deque[ActInfo] = deque(maxlen=ACTS_REMEMBERED_MAX)
+        self.acts: deque[ActInfo] = deque(config.acts, maxlen=ACTS_REMEMBERED_MAX)
         """Acts of callers lately, the newest first."""
         self.leases = Leases()
         self._files = files

@@ -9,6 +9,7 @@ import msgspec
 
 from dray.machine import Tick
 from dray.model.access import Access
+from dray.model.access_info import ActInfo
 from dray.model.callers import Caller
 from dray.model.limits import (
     AHEAD_PIECE_BYTES_MIN,
@@ -196,7 +197,8 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     store. With `rebuild_internal_files` a missing file of an internal queue is written anew, not
     refused. `routes` says of other managers over which one to send what is for them.
     Fragments of `ahead_bytes_min` and more travel ahead of their commit. `peer_tokens` are the
-    tokens to show to other managers.
+    tokens to show to other managers. `acts` are the last acts of callers before this start, the
+    newest first.
     """
 
     manager_id: str
@@ -219,3 +221,4 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     create_status_queue: bool = True
     access: Access = Access()
     peer_tokens: dict[Peer, str] = {}
+    acts: tuple[ActInfo, ...] = ()

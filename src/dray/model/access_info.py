@@ -33,8 +33,9 @@ class ActInfo(msgspec.Struct, frozen=True):
 class AccessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of access, the connections that are open, and the last acts of callers.
 
-    `is_open` says that a caller also has each right that no rule restricts. `acts` begins with the
-    newest, and goes back to the start of the queue manager at most.
+    `is_open` says that a caller also has each right that no rule restricts. `acts` are the last 200
+    at most, the newest first. Those before the last start come from the access log; a queue manager
+    without an audit knows none of them.
     """
 
     is_open: bool

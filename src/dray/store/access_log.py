@@ -25,11 +25,12 @@ from dray.store.chain import (
     ChainReport,
     before_first,
     moment,
+    read_end,
     read_lines,
     unusable,
     verify_chain,
 )
-from dray.store.limits import ACCESS_LOG_BYTES_MAX, ACCESS_LOGS_MAX
+from dray.store.limits import ACCESS_LINE_BYTES, ACCESS_LOG_BYTES_MAX, ACCESS_LOGS_MAX
 
 ACCESS_NAME: Final = "access.jsonl"
 ACCESS_NAMES: Final = (
@@ -147,6 +148,25 @@ def verify_access_log(data: Path) -> tuple[str, ChainReport]:
             return name, report
         head = head._replace(entries=report.entries, digest=report.digest)
     return names[-1], report
+
+
+def last_entries(data: Path, count: int) -> list[AccessEntry]:
+    """The last entries that can be read, the newest first. Raises StoreError.
+
+    Only the ends of the files are read, however long they are.
+    """
+    found: list[AccessEntry] = []
+    for name in reversed(ACCESS_NAMES):
+        lines = read_end(data / name, ACCESS_LINE_BYTES * count).splitlines()
+        for image in reversed(lines):
+            try:
+                found.append(msgspec.json.decode(image, type=AccessEntry))
+            except msgspec.DecodeError:
+                # The first one may have lost its beginning, the last one its end.
+                continue
+            if len(found) == count:
+                return found
+    return found
 
 
 def read_access_log(data: Path) -> Iterator[AccessEntry]:

@@ -105,6 +105,18 @@ def read_lines(path: Path) -> Iterator[bytes]:
         raise unusable(path, error) from error
 
 
+def read_end(path: Path, length: int) -> bytes:
+    """The last bytes of a file, none if it is not there. Raises StoreError."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - length))
+            return file.read(length)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise unusable(path, error) from error
+
+
 def before_first(path: Path) -> ChainHead:
     """The head that the first line of a file names; the beginning, if that line is no entry."""
     for image in read_lines(path):

@@ -71,6 +71,9 @@ be repeated with every group."""
 ACCESS_LOG_BYTES_MAX: Final = 16 << 20
 """One file of the access log: some 50,000 lines, which an editor still opens."""
 
+ACCESS_LINE_BYTES: Final = 1_000
+"""A line with a long address and a long queue name; usual ones have 350 bytes."""
+
 ACCESS_LOGS_MAX: Final = 9
 """Files of the access log, 144 MiB: a caller that does as much as it may fills them in 8 hours."""
 

@@ -7,14 +7,14 @@ import logging
 import threading
 
 from dray.daemon import access_record
-from dray.daemon.access_record import AccessRecord
+from dray.daemon.access_record import AccessRecord, last_acts
 from dray.daemon.limits import ACCESS_LINES_MAX, NOTICE_S
 from dray.daemon.notice_log import NoticeLog
 from dray.errors import StoreError
 from dray.manager.events import ActKind, CallerAct
 from dray.model.access import Access, AccessRule, Verb
 from dray.model.callers import Caller
-from dray.store.access_log import AccessLog, read_access_log, verify_access_log
+from dray.store.access_log import AccessLine, AccessLog, read_access_log, verify_access_log
 from tests.unit.daemon.test_notice_log import Time
 
 ADA = Caller("user:ada", address="10.0.0.1:4000")
@@ -159,3 +159,16 @@ def test_acts_that_could_never_be_written_are_an_error_in_the_log(tmp_path, monk
         assert recorded(tmp_path, lambda record, _: record.note(act())) == []
     assert "1 acts of callers are missing in the access log" in caplog.text
     assert "there is no room" in caplog.text
+
+
+def test_the_last_acts_are_those_of_callers_the_newest_first(tmp_path):
+    log = AccessLog(tmp_path)
+    log.append([AccessLine(at, "manage", "user:ada", subject=str(at)) for at in range(300)])
+    log.append([AccessLine(300, "rules", "owner", frame="start"), AccessLine(301, "lost")])
+    log.close()
+    path = tmp_path / "access.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"1970-01-01T00:04:59", b"some other words..."))
+    acts = last_acts(tmp_path)
+    assert len(acts) == 197
+    assert (acts[0].when, acts[0].subject, acts[0].act) == (298.0, "298", "manage")
+    assert last_acts(None) == last_acts(tmp_path / "nowhere") == ()

@@ -12,6 +12,7 @@ from dray.store.access_log import (
     ACCESS_NAMES,
     AccessLine,
     AccessLog,
+    last_entries,
     read_access_log,
     verify_access_log,
 )
@@ -108,3 +109,16 @@ def test_a_disk_that_refuses_leaves_the_log_whole_and_takes_the_lines_later(tmp_
 def test_without_a_log_the_chain_is_empty_and_whole(tmp_path):
     assert verify_access_log(tmp_path) == (ACCESS_NAME, (0, ORIGIN, 0, ""))
     assert list(read_access_log(tmp_path)) == []
+
+
+def test_the_last_entries_come_from_the_ends_of_the_files(tmp_path):
+    log = AccessLog(tmp_path, file_bytes_max=1000)
+    for _ in range(20):
+        log.append(LINES)
+    log.close()
+    assert (tmp_path / "access.1.jsonl").exists()
+    assert [each.number for each in last_entries(tmp_path, 7)] == list(range(20, 13, -1))
+    with (tmp_path / "access.jsonl").open("ab") as file:
+        file.write(b'{"number":21,"time"')
+    assert next(iter(last_entries(tmp_path, 1))).number == 20
+    assert last_entries(tmp_path / "nowhere", 3) == []
