@@ -8,6 +8,7 @@ import time
 import pytest
 
 import dray
+from tests.browser.pictures import picture
 from tests.browser.programs import Stage
 
 HOSTILE = '"><script>document.title="broken"</script><img src=x onerror=alert(1)>'
@@ -155,6 +156,21 @@ def test_a_body_is_previewed_by_its_type_and_never_as_markup(open_page, orders, 
     page.get_by_text(shown).first.wait_for()
     assert page.locator("#theirs").count() == page.locator("svg[onload]").count() == 0
     assert page.locator("table").count() == (label == "a.csv")
+
+
+def test_a_picture_is_shown_whole_or_offered_as_a_download(open_page, orders):
+    orders.send(picture(60, 40), label="small.png")
+    page = open_page(message_page(orders))
+    shown = page.get_by_role("img", name="The picture in the body")
+    assert shown.evaluate("each => each.decode().then(() => each.naturalWidth)") == 60
+    orders.purge()
+    orders.send(picture(60, 40) + bytes(70_000), label="large.png")
+    page = open_page(message_page(orders))
+    page.get_by_text("A picture, image/png, 68.6 KiB.").wait_for()
+    assert page.locator("main img").count() == 0
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Download large.png").click()
+    assert waiting.value.suggested_filename == "large.png"
 
 
 def test_the_first_rows_of_a_parquet_file_are_a_table(open_page, orders, tmp_path):

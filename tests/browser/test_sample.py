@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import re
-import struct
-import zlib
 
 import pytest
 
 import dray
+from tests.browser.pictures import picture
 from tests.browser.programs import staged
 
 QUEUE = "largemessageq"
 LIMIT_MB = 4_000_000
-
-
-def picture(width, height):
-    """A PNG of so many pixels, one colour a column."""
-
-    def chunk(kind, data):
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    row = b"\0" + b"".join(bytes((x * 7 % 256, 90, 160)) for x in range(width))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    body = zlib.compress(row * height)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
 
 @pytest.fixture

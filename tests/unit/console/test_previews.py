@@ -32,6 +32,13 @@ def test_the_bytes_tell_the_kind(body, kind):
     assert preview_of(body[:PREVIEW_BYTES_MAX], len(body)).kind == kind
 
 
+def test_half_a_picture_is_none():
+    body = b"\x89PNG\r\n\x1a\n" + bytes(PREVIEW_BYTES_MAX)
+    found = preview_of(body[:PREVIEW_BYTES_MAX], len(body))
+    assert (found.kind, found.note) == ("long picture", "image/png")
+    assert preview_of(body[:PREVIEW_BYTES_MAX], PREVIEW_BYTES_MAX).kind == "picture"
+
+
 def test_text_that_is_cut_within_a_character_is_text():
     body = "ü".encode() * PREVIEW_BYTES_MAX
     assert preview_of(b"x" + body[: PREVIEW_BYTES_MAX - 1], len(body)).kind == "text"

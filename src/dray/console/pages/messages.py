@@ -164,11 +164,13 @@ async def _pieces(manager: Manager, found: QueuedMessage) -> AsyncGenerator[byte
 
 
 async def _story(request: Request) -> Response:
-    """All that the running queue manager can tell of one message."""
+    """All that running queue managers can tell of one message."""
     console, manager = await at(request)
     wanted = request.query_params.get("id", "").strip()
-    chapters = await story_of(manager, wanted) if wanted else []
-    return console.page(request, "pages/story.html", wanted=wanted, chapters=chapters, to=link)
+    # The console's own proof opens the other ones: a visitor with a token has no part in it.
+    others = {} if visitor_of(request).token else console.others
+    story = await story_of(manager, others, wanted) if wanted else WholeStory([], [], [])
+    return console.page(request, "pages/story.html", wanted=wanted, story=story, to=link)
 
 
 routes: list[BaseRoute] = [

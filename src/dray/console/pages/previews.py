@@ -34,7 +34,11 @@ PARQUET: Final = b"PAR1"
 
 
 class Preview(NamedTuple):
-    """The beginning of a body. `kind` is "text", "json", "table", "picture", "hex" or "empty"."""
+    """The beginning of a body.
+
+    `kind` is "text", "json", "table", "picture", "long picture", "hex" or "empty". A picture that
+    is longer than a preview is a "long picture", of which only the type is known.
+    """
 
     kind: str
     text: str = ""
@@ -48,7 +52,7 @@ def preview_of(head: bytes, size: int, name: str = "") -> Preview:
     if not size:
         return Preview("empty")
     if kind := picture_type(head[:16]):
-        return Preview("picture", note=kind)
+        return Preview("picture" if size <= len(head) else "long picture", note=kind)
     text = _text_of(head, whole=size <= len(head))
     if text is None:
         return Preview("hex", _in_hex(head[:_HEX_BYTES_MAX]))
