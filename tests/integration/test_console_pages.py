@@ -138,6 +138,6 @@ def test_the_story_tells_of_the_journal_and_of_dead_letters(stage, client):
     assert "It became a dead letter" in client.get("/story", params={"id": lost}).text
     nobody = received.rpartition("\\")[0] + "\\1"
     assert (
-        "No queue, journal or dead letter here has it"
+        "No queue, journal or dead letter has it"
         in client.get("/story", params={"id": nobody}).text
     )

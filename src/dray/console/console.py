@@ -13,6 +13,8 @@ from dray.console.templating import templates
 from dray.console.visitors import Visitor
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
 
     from dray.aio import Manager
@@ -43,9 +45,21 @@ class Tab:
 class Console:
     """Connections and templates for the routes. A handler finds it with `console_of(request)`."""
 
-    def __init__(self, callers: Callers, tabs: list[Tab], *, read_only: bool, name: str) -> None:
-        """Take the connections, the navigation, and the name of the queue manager."""
+    def __init__(
+        self,
+        callers: Callers,
+        tabs: list[Tab],
+        *,
+        read_only: bool,
+        name: str,
+        others: Mapping[str, Callers] | None = None,
+    ) -> None:
+        """Take the connections, the navigation, and the name of the queue manager.
+
+        `others` are further queue managers by address, which the console asks in its own name.
+        """
         self.callers = callers
+        self.others = dict(others or {})
         self.read_only = read_only
         self._tabs = tabs
         self._name = name
@@ -63,6 +77,8 @@ class Console:
         """Close what the rooms keep, then the connections."""
         for each in self._kept.values():
             await each.close()
+        for other in self.others.values():
+            await other.close()
         await self.callers.close()
 
     async def manager(self, request: Request) -> Manager:

@@ -19,6 +19,7 @@ import msgspec
 import uvicorn
 
 import dray.aio
+from dray.client.connections.address import parse_address
 from dray.console import pages
 from dray.console.app import TABS, application
 from dray.console.callers import Callers
@@ -61,6 +62,8 @@ class ConsoleOptions(msgspec.Struct, kw_only=True, frozen=True):
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_client_ca: str | None = None
+    also: list[str] = []
+    """Queue managers that are asked too for the story of a message."""
     quiet: bool = False
     """Print the file of the start link, and not the link itself."""
     until_input_ends: bool = False
@@ -89,7 +92,13 @@ async def _serve(options: ConsoleOptions) -> int:
         keeping = _keeping(options, goal, place, context)
         if keeping.start is not None:
             stack.callback(keeping.start.remove)
-        console = Console(callers, TABS, read_only=options.read_only, name=info.name)
+        console = Console(
+            callers,
+            TABS,
+            read_only=options.read_only,
+            name=info.name,
+            others=_others(options),
+        )
         stack.push_async_callback(console.close)
         pages.begin(console)
         config = uvicorn.Config(
@@ -123,6 +132,21 @@ def _connecting(options: ConsoleOptions, token: str) -> Opening[Manager]:
         token=token or None,
         token_file=None if token else options.token_file,
     )
+
+
+def _others(options: ConsoleOptions) -> dict[str, Callers]:
+    """The other queue managers, by address; each is asked with the same proof of who asks.
+
+    Raises `InvalidConfiguration` for an address that is none.
+    """
+    found = {}
+    for url in options.also:
+        given = options
+        if not url.startswith("drays:"):
+            given = msgspec.structs.replace(options, ca=None, cert=None, key=None)
+        parse_address(url, given.ca, given.cert, given.key)
+        found[url] = Callers(partial(_connecting, msgspec.structs.replace(given, url=url)))
+    return found
 
 
 class _ConsoleServer(uvicorn.Server):

@@ -28,6 +28,12 @@ from dray.cli.settings import Settings, takes_url_and_json
     help="Accept only browsers that present a certificate signed by one of these authorities.",
 )
 @click.option(
+    "--also",
+    multiple=True,
+    metavar="URL",
+    help="Another queue manager that is asked for the story of a message; repeatable.",
+)
+@click.option(
     "--quiet",
     is_flag=True,
     help="Print the file that holds the start link instead of the link, as for a log.",
@@ -43,6 +49,7 @@ def command(
     tls_cert: str | None,
     tls_key: str | None,
     tls_client_ca: str | None,
+    also: tuple[str, ...],
     quiet: bool,
     until_input_ends: bool,
 ) -> int:
@@ -65,6 +72,7 @@ def command(
             "tls_cert": tls_cert,
             "tls_key": tls_key,
             "tls_client_ca": tls_client_ca,
+            "also": list(also),
             "quiet": quiet,
             "until_input_ends": until_input_ends,
         }

@@ -9,11 +9,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from dray.console.attachments import attachment, picture_type
-from dray.console.console import console_of
+from dray.console.console import console_of, visitor_of
 from dray.console.pages.asking import at, link
 from dray.console.pages.bodies import head_of, opened, preview
 from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
-from dray.console.pages.story import story_of
+from dray.console.pages.story import WholeStory, story_of
 from dray.console.templating import moment
 from dray.errors import DrayError, LargeMessageError, MessageNotFound
 from dray.model.classes import Acknowledge, MessageClass
@@ -127,12 +127,15 @@ def _seconds(span: float | None) -> str:
 
 
 async def _picture(request: Request) -> Response:
-    """The first bytes of a picture. The type is that of its bytes, and never its sender's."""
+    """A whole picture. The type is that of its bytes, and never its sender's."""
     manager, found = await _asked(request)
     head = await head_of(manager, found)
     kind = picture_type(head[:16])
-    if not kind:
-        raise MessageNotFound("the body of this message is no picture; download it instead")
+    if not kind or len(head) < found.size:
+        raise MessageNotFound(
+            f"the body of this message is no picture of up to {human_size(PREVIEW_BYTES_MAX)};"
+            " download it instead"
+        )
     return Response(head, media_type=kind)
 
 

@@ -1,12 +1,14 @@
-"""The story of one message, as far as a running queue manager can tell it.
+"""The story of one message, as far as running queue managers can tell it.
 
-The queue manager keeps no history of a message. Its queues, journals, dead letters, outgoing queues
-and acknowledgments are asked, each by the id. `dray inspect story` reads the log of one that is
-stopped, and tells more.
+A queue manager keeps no history of a message. Its queues, journals, dead letters, outgoing queues
+and acknowledgments are asked, each by the id, which is the same at every queue manager.
+`dray inspect story` reads the log of one that is stopped, and tells more.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.errors import AccessDenied, DrayError, MessageNotFound, Misuse
@@ -16,11 +18,14 @@ from dray.model.queued import reason_of
 
 if TYPE_CHECKING:
     from dray.aio import Manager
+    from dray.console.callers import Callers
     from dray.model.message import Message
     from dray.model.queue import QueueInfo
 
 _SEARCHED_MAX: Final = 10_000
 """Messages of a queue in which acknowledgments are looked for; a longer one would be read whole."""
+_ANSWER_S: Final = 10.0
+"""Another queue manager that has not told its part by then is left out of the story."""
 _NEGATIVE: Final = 0x8000
 _OF_RECEIVE: Final = 0x4000
 
@@ -32,15 +37,56 @@ class Chapter(NamedTuple):
     sentence: str
     queue: str = ""
     position: int = 0
+    manager: str = ""
+    """The name of the other queue manager that tells it; empty for the console's own."""
 
 
-async def story_of(manager: Manager, id: str) -> list[Chapter]:
-    """Everything that is known of a message by its id, in the order of time."""
+class WholeStory(NamedTuple):
+    """All chapters in the order of time, who was asked, and why somebody did not answer."""
+
+    chapters: list[Chapter]
+    asked: list[str]
+    failures: list[str]
+
+
+async def story_of(manager: Manager, others: Mapping[str, Callers], id: str) -> WholeStory:
+    """Everything that is known of a message by its id, here and at other queue managers."""
+    here = await _chapters(manager, id)
+    asked, failures = [(await manager.info()).name], []
+    answers = await asyncio.gather(*(_told(*each, id) for each in others.items()))
+    known = {(each.when, each.sentence) for each in here}
+    for name, chapters, failure in answers:
+        if failure:
+            failures.append(failure)
+            continue
+        asked.append(name)
+        # Both ends know where it was sent.
+        here += [
+            each._replace(manager=name)
+            for each in chapters
+            if (each.when, each.sentence) not in known
+        ]
+    return WholeStory(sorted(here, key=lambda each: each.when or 0.0), asked, failures)
+
+
+async def _told(url: str, callers: Callers, id: str) -> tuple[str, list[Chapter], str]:
+    """The name and the chapters of another queue manager, or why there are none."""
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            manager = await callers.manager()
+            return (await manager.info()).name, await _chapters(manager, id), ""
+    except TimeoutError:
+        return url, [], f"{url} did not answer within {_ANSWER_S:g} s"
+    except DrayError as error:
+        return url, [], f"{url} was not heard: {error}"
+
+
+async def _chapters(manager: Manager, id: str) -> list[Chapter]:
     found: list[Chapter] = []
     for info in await manager.queues():
         if info.message_count:
             found += await _in_queue(manager, info, id)
-    return sorted(found, key=lambda each: each.when or 0.0)
+    return found
 
 
 async def _in_queue(manager: Manager, info: QueueInfo, id: str) -> list[Chapter]:
