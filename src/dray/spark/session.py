@@ -11,6 +11,8 @@ Set before the first session of a process, with the reason:
     daemon.module         workers are forked from a process that has imported what they need
     socketTimeout         two minutes for Spark and a worker to make themselves known, not 15
                           seconds: on a busy machine a query would fail by chance
+    SPARK_HOME            a directory of links (`spark_home.py`), unless it is set already: Python
+                          processes load compiled modules from there
     TieredStopAtLevel=1   payload does not pass through the JVM, so that compiling its code well
                           costs more than it brings: sessions start in half the time
 """
@@ -32,6 +34,7 @@ from dray.client.calls.public_calls import checked
 from dray.errors import InvalidConfiguration, JavaMissing
 from dray.spark.failure import errors_told
 from dray.spark.java import Java, find_java
+from dray.spark.spark_home import spark_home_set
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,7 +130,8 @@ def _start(java: Java, master: str, name: str, settings: Mapping[str, str]) -> S
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with spark_home_set(master):
+            return builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise JavaMissing(
             f"Spark cannot run with {java}:"
