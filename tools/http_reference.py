@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from dray.console.http import limits as of_connections
 from dray.console.statuses import STATUSES
-from dray.console.v1 import limits
+from dray.console.v1 import limits as of_programs
 from dray.console.v1.properties import DIRECTIONS, RECEIVED, SENT, Property
 from dray.console.v1.routes import ROWS
 
@@ -77,12 +78,14 @@ def _statuses() -> Iterator[tuple[str, ...]]:
 
 def _bounds() -> Iterator[tuple[str, ...]]:
     """Each bound with its value and the text below it."""
-    body = ast.parse(Path(limits.__file__).read_text("utf-8")).body
-    for each, below in pairwise(body):
-        if not (isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)):
-            continue
-        if not (isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)):
-            continue
-        reason = " ".join(str(below.value.value).split())
-        if reason != "Units, no bounds.":
-            yield f"`{each.target.id}`", f"{getattr(limits, each.target.id):,}", reason
+    for limits in (of_programs, of_connections):
+        assert limits.__file__ is not None
+        body = ast.parse(Path(limits.__file__).read_text("utf-8")).body
+        for each, below in pairwise(body):
+            if not (isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)):
+                continue
+            if not (isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)):
+                continue
+            reason = " ".join(str(below.value.value).split())
+            if reason != "Units, no bounds.":
+                yield f"`{each.target.id}`", f"{getattr(limits, each.target.id):,}", reason

@@ -101,6 +101,7 @@ PACKAGES = (
     ("console", "The console"),
     ("console/sample", "The console: the application of the sample"),
     ("console/pages", "The console: its pages"),
+    ("console/http", "The console: HTTP itself"),
     ("console/v1", "The console: HTTP for programs"),
     ("metrics", "Metrics for operators"),
     ("spark", "Spark"),

@@ -10,9 +10,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from dray.console.v1 import bodies, bounded_protocol
-from dray.console.v1.problems import HttpRefusal, problem
-from dray.console.v1.serving import server
+from dray.console.http import bodies, protocol
+from dray.console.http.refusal import HttpRefusal
+from dray.console.http.server import server
+from dray.console.v1.problems import problem
 
 LONG_S, SHORT_S = 60.0, 0.1
 
@@ -68,7 +69,7 @@ def short(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("beginning", [b"", b"GET /give HT", b"GET /give HTTP/1.1\r\nHost:"])
 def test_a_client_that_does_not_finish_the_head_of_a_request_is_hung_up_on(short, beginning):
-    short(bounded_protocol, "HEAD_S")
+    short(protocol, "HEAD_S")
 
     async def stall():
         async with served(Bodies().app) as (reader, writer):
@@ -96,7 +97,7 @@ def test_a_body_that_stalls_is_answered_408_and_hung_up_on(short):
 
 @pytest.mark.slow
 def test_a_client_that_takes_nothing_of_an_answer_is_hung_up_on(short):
-    short(bounded_protocol, "STALLED_S")
+    short(protocol, "STALLED_S")
 
     async def stall():
         given = Bodies()

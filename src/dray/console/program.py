@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import uvicorn
 
 import dray.aio
 from dray.client.connections.address import parse_address
@@ -25,9 +21,9 @@ from dray.console.app import TABS, application
 from dray.console.callers import Callers
 from dray.console.console import Console
 from dray.console.door import LOOPBACK, Doorkeeping
+from dray.console.http.server import server
 from dray.console.start_link import StartLink
 from dray.console.v1 import TokenHolders
-from dray.console.v1.bounded_protocol import BoundedProtocol
 from dray.errors import InvalidConfiguration
 from dray.net.certificates import names_of
 from dray.net.doors import runtime_link
@@ -39,14 +35,12 @@ from dray.notify import READY, STOPPING, notify
 if TYPE_CHECKING:
     import ssl
 
+    import uvicorn
+
     from dray.aio import Manager
     from dray.client.awaited.opening import Opening
 
-_GRACE_S: Final = 3
-"""Requests that still run then are cut off: a receive that waits takes nothing with it."""
 _INPUT_BYTES: Final = 4096
-_CONNECTIONS_MAX: Final = 1_000
-"""A browser holds six; more than these are no browsers."""
 
 
 class ConsoleOptions(msgspec.Struct, kw_only=True, frozen=True):
@@ -101,24 +95,10 @@ async def _serve(options: ConsoleOptions) -> int:
         )
         stack.push_async_callback(console.close)
         pages.begin(console)
-        config = uvicorn.Config(
-            application(console, keeping, holders),
-            http=BoundedProtocol,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=_CONNECTIONS_MAX,
-            timeout_graceful_shutdown=_GRACE_S,
-            ssl_context_factory=None if context is None else lambda *_: context,
-        )
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        running = server(application(console, keeping, holders), context)
         sys.stdout.write(_ready(options, keeping, place))
         sys.stdout.flush()
-        await _until_told(_ConsoleServer(config), listening, options)
+        await _until_told(running, listening, options)
     return 0
 
 
@@ -147,13 +127,6 @@ def _others(options: ConsoleOptions) -> dict[str, Callers]:
         parse_address(url, given.ca, given.cert, given.key)
         found[url] = Callers(partial(_connecting, msgspec.structs.replace(given, url=url)))
     return found
-
-
-class _ConsoleServer(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the loop: they are an end in good order, with status 0."""
-        yield
 
 
 async def _until_told(

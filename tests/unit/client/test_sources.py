@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import io
 import os
@@ -54,6 +55,36 @@ def test_every_kind_of_source_is_cut_alike(tmp_path, length):
         source = source_of(body, None)
         assert pieces(source, 10) == expected
         source.close()
+
+
+class Filling:
+    """An awaited stream that fills memory of its reader, a little at a time."""
+
+    def __init__(self, data):
+        self._data = io.BytesIO(data)
+        self.rooms = set()
+
+    async def readinto(self, room):
+        self.rooms.add(id(room.obj))
+        return self._data.readinto(room[:3])
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 20, 65])
+def test_an_awaited_stream_fills_the_pieces_themselves(length):
+    data = bytes(range(length))
+    stream = Filling(data)
+
+    async def cut():
+        source = source_of(stream, None, awaited=True)
+        return [(bytes(piece), id(piece.obj)) async for piece in source.pieces(10)]
+
+    found = asyncio.run(cut())
+    assert [piece for piece, _ in found] == [
+        data[at : at + 10] for at in range(0, max(1, length), 10)
+    ]
+    assert {room for _, room in found} <= stream.rooms
+    with pytest.raises(TypeError, match=r"send it with dray\.aio"):
+        source_of(stream, None)
 
 
 def test_known_sizes_are_said_before_the_first_piece(tmp_path):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given")
 
+_READS = ("readinto", "read")
+"""Either makes an open file of an object; the first saves a copy."""
 PIECES_ALIVE = 3
 """One being read, one being sent, one whose digest is being taken."""
 _CLAIMED_BYTES_MAX = 64 * KIB
@@ -84,10 +86,13 @@ def source_of(
         return body
     if isinstance(body, Path):
         return FileSource(body)
-    if inspect.iscoroutinefunction(getattr(body, "read", None)):
+    awaits = [inspect.iscoroutinefunction(getattr(body, each, None)) for each in _READS]
+    if any(awaits):
         if not awaited:
             raise TypeError(f"a {type(body).__name__} is awaited: send it with dray.aio")
-        return AwaitedChunkSource(_chunks_of(cast("AwaitedStream", body)))
+        if awaits[0]:
+            return AwaitedStreamSource(cast("AwaitedStream", body))
+        return AwaitedChunkSource(_chunks_of(cast("AwaitedReader", body)))
     if hasattr(body, "read"):
         return StreamSource(cast("BinaryIO", body))
     if formatter is not None:
@@ -107,14 +112,22 @@ def source_of(
 
 
 class AwaitedStream(Protocol):
-    """An open file whose bytes are awaited: a stream of asyncio's, a large message."""
+    """An open file that fills memory of its reader: a large message, a body over HTTP."""
+
+    async def readinto(self, room: memoryview, /) -> int:
+        """Put at least one byte into `room`; 0 at the end."""
+        ...
+
+
+class AwaitedReader(Protocol):
+    """An open file whose bytes are awaited: a stream of asyncio's."""
 
     async def read(self, size: int, /) -> bytes:
         """Up to so many bytes; none at the end."""
         ...
 
 
-async def _chunks_of(stream: AwaitedStream) -> AsyncGenerator[bytes, None]:
+async def _chunks_of(stream: AwaitedReader) -> AsyncGenerator[bytes, None]:
     while chunk := await stream.read(MIB):
         yield chunk
 
@@ -191,6 +204,27 @@ class AwaitedChunkSource:
 
     def close(self) -> None:
         """Nothing was opened."""
+
+
+class AwaitedStreamSource(AwaitedChunkSource):
+    """An open file that fills the pieces themselves, so that nothing is copied."""
+
+    def __init__(self, stream: AwaitedStream) -> None:
+        """Read from where the stream stands."""
+        self._stream = stream
+
+    async def pieces(self, piece_bytes: int) -> AsyncGenerator[memoryview, None]:
+        """Read into a few buffers in turn."""
+        sent = False
+        for buffer in buffers(piece_bytes):
+            have = 0
+            while have < piece_bytes and (count := await self._stream.readinto(buffer[have:])):
+                have += count
+            if have or not sent:
+                yield buffer[:have]
+            if have < piece_bytes:
+                return
+            sent = True
 
 
 class _Gathering:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import dray.aio
+from dray.client.awaited.large_message import verified_pieces
 from dray.console.pages.previews import (
     PARQUET,
     PARQUET_BYTES_MAX,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from dray.aio import LargeMessage, Manager
+    from dray.console.http.bodies import Piece
     from dray.model.queued import QueuedMessage
 
 
@@ -64,7 +66,7 @@ class _OpenBody:
     async def range(self, offset: int, length: int) -> bytes:
         raise NotImplementedError
 
-    def pieces(self) -> AsyncGenerator[bytes, None]:
+    def pieces(self) -> AsyncGenerator[Piece, None]:
         raise NotImplementedError
 
 
@@ -76,7 +78,7 @@ class _PlainBody(_OpenBody):
     async def range(self, offset: int, length: int) -> bytes:
         return self._body[offset : offset + length]
 
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
         yield self._body
 
 
@@ -88,8 +90,8 @@ class _LargeBody(_OpenBody):
     async def range(self, offset: int, length: int) -> bytes:
         return await self._message.read_range(offset, min(length, max(0, self.size - offset)))
 
-    def pieces(self) -> AsyncGenerator[bytes, None]:
-        return self._message.__aiter__()
+    def pieces(self) -> AsyncGenerator[Piece, None]:
+        return verified_pieces(self._message)
 
 
 class _ReadFromThread(io.RawIOBase):

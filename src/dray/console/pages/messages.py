@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dray.console.attachments import attachment, picture_type
 from dray.console.console import console_of, visitor_of
+from dray.console.http.bodies import BodyAnswer, Piece
 from dray.console.pages.asking import at, link
 from dray.console.pages.bodies import head_of, opened, preview
 from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
 from dray.console.pages.story import WholeStory, story_of
 from dray.console.templating import moment
-from dray.errors import DrayError, LargeMessageError, MessageNotFound
+from dray.errors import LargeMessageError, MessageNotFound
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.model.sizes import human_size
@@ -142,25 +144,12 @@ async def _picture(request: Request) -> Response:
 async def _body(request: Request) -> Response:
     """The whole body as a file to save, piece by piece."""
     manager, found = await _asked(request)
-    pieces = _pieces(manager, found)
-    # The first piece comes before the answer begins, so that an error is a page of its own.
-    try:
-        first = await anext(pieces, b"")
-    except DrayError:
-        await pieces.aclose()
-        raise
-
-    async def content() -> AsyncGenerator[bytes, None]:
-        async with aclosing(pieces):
-            yield first
-            async for piece in pieces:
-                yield piece
-
     headers = attachment(found.label or f"message-{found.lookup_id}")
-    return StreamingResponse(content(), headers=headers | {"Content-Length": str(found.size)})
+    headers["Content-Length"] = str(found.size)
+    return BodyAnswer(HTTPStatus.OK, headers, _pieces(manager, found))
 
 
-async def _pieces(manager: Manager, found: QueuedMessage) -> AsyncGenerator[bytes, None]:
+async def _pieces(manager: Manager, found: QueuedMessage) -> AsyncGenerator[Piece, None]:
     async with opened(manager, found) as body, aclosing(body.pieces()) as pieces:
         async for piece in pieces:
             yield piece

@@ -26,7 +26,7 @@ _FILE_NAME: Final = re.compile(r'\bfilename="([^"]*)"')
 class FormWithFile:
     """Reads the parts of a form one after another."""
 
-    def __init__(self, content_type: str, chunks: AsyncIterator[bytes]) -> None:
+    def __init__(self, content_type: str, chunks: AsyncIterator[memoryview]) -> None:
         """Read from a request; raises `Misuse` for another kind of form."""
         found = _BOUNDARY.match(content_type)
         if found is None:

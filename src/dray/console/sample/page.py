@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dray.console.attachments import attachment
 from dray.console.console import FRAGMENT, Console, console_of, visitor_of
 from dray.console.form import read_form
+from dray.console.http.bodies import BodyAnswer, Piece, RequestBody
+from dray.console.http.refusal import HttpRefusal
 from dray.console.sample import queues, receiving, sending
 from dray.console.sample.file_in_form import FormWithFile
 from dray.console.sample.received import ReceivedFile, ReceivedFiles
@@ -64,8 +66,8 @@ async def _send(request: Request) -> Response:
     if kind not in {sending.PLAIN, sending.LARGE}:
         return console.error(request, HTTPStatus.NOT_FOUND, "there is no such way to send")
     try:
-        file, written = await _file_of(request)
-        async with aclosing(file.chunks):
+        async with AsyncExitStack() as stack:
+            file, written = await _file_of(request, stack)
             try:
                 return await _sent(request, kind, file, written)
             except DrayError as error:
@@ -73,6 +75,9 @@ async def _send(request: Request) -> Response:
                 return _failed(request, error)
     except ClientDisconnect:
         return Response(status_code=_HUNG_UP)
+    except HttpRefusal as refusal:
+        status = HTTPStatus(refusal.status)
+        return console.error(request, status, str(refusal), refusal.code)
     except DrayError as error:
         return _failed(request, error)
 
@@ -95,18 +100,20 @@ async def _sent(request: Request, kind: str, file: sending.FileToSend, written: 
     return console.go_to("/sample")
 
 
-async def _file_of(request: Request) -> tuple[sending.FileToSend, str]:
+async def _file_of(request: Request, stack: AsyncExitStack) -> tuple[sending.FileToSend, str]:
     """The file of a request, and the fragment size that was written."""
+    body = RequestBody(request)
     if request.method == "POST":
-        form = FormWithFile(request.headers.get("content-type", ""), request.stream())
-        chunks = await form.file()
+        read = await stack.enter_async_context(aclosing(aiter(body)))
+        form = FormWithFile(request.headers.get("content-type", ""), read)
+        chunks = await stack.enter_async_context(aclosing(await form.file()))
         written = form.fields.get("fragment_size", str(sending.FRAGMENT_SIZE))
         return sending.FileToSend(form.file_name, None, chunks), written
     query = request.query_params
     said = query.get("size") or request.headers.get("content-length") or ""
     size = int(said) if said.isascii() and said.isdecimal() else None
     written = query.get("fragment_size", str(sending.FRAGMENT_SIZE))
-    return sending.FileToSend(query.get("label", "file"), size, _chunks(request)), written
+    return sending.FileToSend(query.get("label", "file"), size, body), written
 
 
 async def _drain(file: sending.FileToSend) -> None:
@@ -116,12 +123,6 @@ async def _drain(file: sending.FileToSend) -> None:
         left -= len(chunk)
         if left < 0:
             break
-
-
-async def _chunks(request: Request) -> AsyncGenerator[bytes, None]:
-    async for chunk in request.stream():
-        if chunk:
-            yield chunk
 
 
 def _refused_size(request: Request) -> Response:
@@ -197,10 +198,10 @@ async def _received(request: Request) -> Response:
     if held.picture and "shown" in request.query_params:
         headers = {"Content-Type": held.picture}
     headers["Content-Length"] = str(held.size)
-    return StreamingResponse(_touching(files, held), headers=headers)
+    return BodyAnswer(HTTPStatus.OK, headers, _touching(files, held))
 
 
-async def _touching(files: ReceivedFiles, held: ReceivedFile) -> AsyncGenerator[bytes, None]:
+async def _touching(files: ReceivedFiles, held: ReceivedFile) -> AsyncGenerator[Piece, None]:
     async with aclosing(held.chunks()) as chunks:
         async for chunk in chunks:
             files.touch(held)

@@ -15,11 +15,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
+from dray.client.awaited.large_message import verified_pieces
 from dray.console.attachments import PICTURE_HEAD_BYTES, picture_type
 from dray.errors import DrayError, Misuse
 
 if TYPE_CHECKING:
     from dray.aio import LargeMessage, Transaction
+    from dray.console.http.bodies import Piece
     from dray.console.visitors import Visitor
     from dray.model.message import Message
 
@@ -27,8 +29,6 @@ _HELD_MAX: Final = 8
 """Files at a time. A plain one is in memory with up to 4 MiB, a large one is at the manager."""
 _UNREAD_S: Final = 60.0
 """A browser that has not read on by then is gone."""
-_CHUNK_BYTES: Final = 256 * 1024
-"""Small fragments are gathered to this; an answer of many tiny writes takes long."""
 _GONE: Final = (
     "the received file is not here any more: it was kept, or nobody took it within a minute and it"
     " is in its queue again; receive it again"
@@ -71,27 +71,18 @@ class ReceivedFile:
         held.picture = picture_type(held._body[:PICTURE_HEAD_BYTES])
         return held
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body from its beginning; an error stays in `error`, too."""
+    async def chunks(self) -> AsyncGenerator[Piece, None]:
+        """The body in pieces, each valid until the next is asked for; an error stays in `error`."""
         if self._large is None:
             yield self._body
             return
-        gathered = bytearray()
         try:
-            async with aclosing(self._large.__aiter__()) as pieces:
+            async with aclosing(verified_pieces(self._large)) as pieces:
                 async for piece in pieces:
-                    if len(piece) >= _CHUNK_BYTES and not gathered:
-                        yield piece
-                        continue
-                    gathered += piece
-                    if len(gathered) >= _CHUNK_BYTES:
-                        yield bytes(gathered)
-                        gathered.clear()
+                    yield piece
         except DrayError as error:
             self.error = error
             raise
-        if gathered:
-            yield bytes(gathered)
 
     async def keep(self) -> None:
         """Receive it for good."""

@@ -15,6 +15,7 @@ from dray.wire.record import too_large
 
 if TYPE_CHECKING:
     from dray.aio import Manager
+    from dray.console.http.bodies import RequestBody
 
 FRAGMENT_SIZE: Final = 10_000
 """The default of the original."""
@@ -41,7 +42,7 @@ class FileToSend(NamedTuple):
 
     label: str
     size: int | None
-    chunks: AsyncGenerator[bytes, None]
+    chunks: RequestBody | AsyncGenerator[bytes, None]
 
 
 def read_fragment_size(text: str) -> int | None:

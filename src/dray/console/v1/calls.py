@@ -9,10 +9,11 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.held import Ended, Holding, Holdings
 from dray.console.v1.holders import TokenHolder, TokenHolders
 from dray.console.v1.limits import JSON_BYTES_MAX
-from dray.console.v1.problems import HttpRefusal, problem
+from dray.console.v1.problems import problem
 from dray.console.v1.properties import TRANSACTION
 from dray.errors import DrayError
 

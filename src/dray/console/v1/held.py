@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Final, Protocol
 
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.limits import ENDED_MAX, LEASE_S, SETTLE_S
-from dray.console.v1.problems import HttpRefusal
 from dray.errors import DrayError, InDoubt
 
 _ID_BYTES: Final = 16

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.at_hand import UploadsAtHand
 from dray.console.v1.held import Holdings
 from dray.console.v1.limits import (
@@ -25,7 +26,6 @@ from dray.console.v1.limits import (
     TOKEN_CHARACTERS_MAX,
     WAITS_MAX,
 )
-from dray.console.v1.problems import HttpRefusal
 from dray.errors import AccessDenied
 from dray.model.names import STATUS_QUEUE
 

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from dray.aio import LargeMessage, LargeMessageQueue, Transaction
+from dray.client.awaited.large_message import verified_pieces
 from dray.client.calls.messages import checked_header, messages_in
 from dray.client.calls.requests import wait_for
-from dray.console.v1.bodies import BodyAnswer, unless_hung_up
+from dray.console.http.bodies import BodyAnswer, Piece, unless_hung_up
+from dray.console.http.limits import PIECE_BYTES
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, HeldTransaction, nothing
 from dray.console.v1.held import Ended, new_id
-from dray.console.v1.limits import LEASES_MAX, LISTEN_S, PIECE_BYTES, WAIT_S_MAX
-from dray.console.v1.problems import HttpRefusal
+from dray.console.v1.limits import LEASES_MAX, LISTEN_S, WAIT_S_MAX
 from dray.console.v1.properties import KIND, headers_of, shown
 from dray.console.v1.ranges import requested_range
 from dray.console.v1.sending import LARGE, PLAIN
@@ -83,24 +85,23 @@ class HeldMessage:
         if self.within is None and self.transaction.status is TransactionStatus.PENDING:
             await self.transaction.abort()
 
-    async def pieces(self, start: int, end: int) -> AsyncGenerator[bytes, None]:
+    async def pieces(self, start: int, end: int) -> AsyncGenerator[Piece, None]:
         """The body from `start` up to `end`, in pieces; all of it is checked by its digest."""
         message = self._message
         if isinstance(message, Plain):
             body = await self._record_body(message)
-            for at in range(start, end, PIECE_BYTES):
-                yield bytes(body[at : min(end, at + PIECE_BYTES)])
+            yield body[start:end]
         elif (start, end) == (0, self.size):
-            async with aclosing(message.__aiter__()) as whole:
+            async with aclosing(verified_pieces(message)) as whole:
                 async for piece in whole:
                     yield piece
         else:
             file = message.open()
             file.seek(start)
             while start < end:
-                piece = await file.read(min(PIECE_BYTES, end - start))
-                start += len(piece)
-                yield piece
+                some = await file.read(min(PIECE_BYTES, end - start))
+                start += len(some)
+                yield some
 
     async def _record_body(self, plain: Plain) -> memoryview:
         envelope = plain.envelope
@@ -161,7 +162,7 @@ async def read(call: Call) -> Response:
     if span is not None:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{lease.size}"
 
-    async def pieces() -> AsyncGenerator[bytes, None]:
+    async def pieces() -> AsyncGenerator[Piece, None]:
         with call.caller.body():
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(leases.used(lease))
@@ -170,8 +171,7 @@ async def read(call: Call) -> Response:
                     await stack.enter_async_context(used)
                 found = await stack.enter_async_context(aclosing(lease.pieces(start, end)))
                 async for piece in found:
-                    for at in range(0, len(piece), PIECE_BYTES):
-                        yield piece[at : at + PIECE_BYTES]
+                    yield piece
 
     return BodyAnswer(200 if span is None else 206, headers, pieces())
 

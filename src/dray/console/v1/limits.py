@@ -24,8 +24,6 @@ METADATA_BYTES_MAX: Final = 4 * KIB
 """`Upload-Metadata` is kept with the upload, whose source has 8 KiB."""
 JSON_BYTES_MAX: Final = 64 * KIB
 """A request that describes a queue is some hundred bytes long."""
-PIECE_BYTES: Final = 256 * KIB
-"""Bytes handed to the socket at a time: above its buffer, so that a slow client is felt at once."""
 KEY_CHARACTERS_MAX: Final = 200
 """An `Idempotency-Key`; a UUID has 36."""
 TOKEN_CHARACTERS_MAX: Final = 512
@@ -59,9 +57,3 @@ SESSION_UNUSED_S: Final = 60.0
 """A caller's connection without a request, lease or transaction is closed after this time."""
 SETTLE_S: Final = 5.0
 """A request that settles waits so long for the end of another that works with the same lease."""
-STALLED_S: Final = 30.0
-"""A client that sends or takes nothing of a body for so long is hung up on."""
-HEAD_S: Final = 10.0
-"""A client that has not sent the whole head of a request by then is hung up on."""
-CONNECTIONS_MAX: Final = 1_000
-"""Connections at a time; more are answered 503."""

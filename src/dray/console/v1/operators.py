@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, Endpoint, Row
-from dray.console.v1.problems import HttpRefusal, problem
+from dray.console.v1.problems import problem
 from dray.errors import DrayError
 from dray.metrics.http import ANSWER_S, said_of_room
 

@@ -6,33 +6,18 @@ sentence that ends with what to do, and the fields of the error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
+from dray.console.http.refusal import HttpRefusal
 from dray.console.statuses import status_of
 from dray.errors import DrayError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PROBLEM: Final = "application/problem+json"
 _AGAIN_S: Final = {429: "1", 503: "1"}
 """Seconds after which a client may try again, by status."""
-
-
-class HttpRefusal(Exception):  # noqa: N818 - named like the errors of Dray
-    """An answer that `/v1` gives by itself: a status, a code, and one sentence with what to do."""
-
-    def __init__(
-        self, status: int, code: str, sentence: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        """Take what is answered."""
-        super().__init__(sentence)
-        self.status = status
-        self.code = code
-        self.headers = dict(headers or {})
 
 
 def problem(error: DrayError | HttpRefusal) -> Response:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from dray.console.v1.problems import HttpRefusal
+from dray.console.http.refusal import HttpRefusal
 from dray.model.classes import Acknowledge
 
 if TYPE_CHECKING:

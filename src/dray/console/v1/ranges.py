@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from dray.console.v1.problems import HttpRefusal
+from dray.console.http.refusal import HttpRefusal
 
 _ONE: Final = re.compile(r"bytes=\s*([0-9]{0,19})-([0-9]{0,19})\s*\Z", re.ASCII)
 

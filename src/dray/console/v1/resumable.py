@@ -22,8 +22,8 @@ from dray.client.awaited.large import PARAMETERS
 from dray.client.awaited.transaction import Transaction
 from dray.client.calls.messages import checked_header, record_of
 from dray.client.files.upload_state import UploadOrigin
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.limits import UPLOAD_FRAGMENT_BYTES, UPLOAD_FRAGMENTS
-from dray.console.v1.problems import HttpRefusal
 from dray.console.v1.properties import properties_of
 from dray.errors import MessageNotFound, NotTransactional, ProtocolError, TransactionSequence
 from dray.large.digests import BLAKE3, Digest
@@ -130,7 +130,7 @@ class HttpUpload:
             await self.attach(link)
 
     async def take(
-        self, link: Link, pieces: AsyncIterable[bytes], check: RequestChecksum | None
+        self, link: Link, pieces: AsyncIterable[memoryview], check: RequestChecksum | None
     ) -> None:
         """Take in the bytes of one request, of an upload that was attached just now.
 
@@ -162,7 +162,10 @@ class HttpUpload:
         await self.attach(link)
 
     async def _take_all(
-        self, transaction: Transaction, pieces: AsyncIterable[bytes], check: RequestChecksum | None
+        self,
+        transaction: Transaction,
+        pieces: AsyncIterable[memoryview],
+        check: RequestChecksum | None,
     ) -> None:
         length, size = self.name.length, self._origin.fragment_size
         unmarked_bytes = unmarked_parts = 0
@@ -260,7 +263,7 @@ class RequestChecksum:
         self._digest = digest
         self._wanted = wanted
 
-    def update(self, piece: bytes) -> None:
+    def update(self, piece: memoryview) -> None:
         """Take in more bytes."""
         self._digest.update(piece)
 

@@ -9,10 +9,11 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1 import leases, queues, sending, transactions, uploads
 from dray.console.v1.calls import Endpoint, Row
 from dray.console.v1.openapi import document
-from dray.console.v1.problems import HttpRefusal, problem
+from dray.console.v1.problems import problem
 
 if TYPE_CHECKING:
     from starlette.requests import Request

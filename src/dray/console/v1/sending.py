@@ -12,10 +12,10 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dray.aio import LargeMessageQueue
-from dray.console.v1.bodies import RequestBody
+from dray.console.http.bodies import RequestBody
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, answered
 from dray.console.v1.limits import FRAGMENT_BYTES, KEY_CHARACTERS_MAX, PLAIN_BYTES_MAX
-from dray.console.v1.problems import HttpRefusal
 from dray.console.v1.properties import KIND, PREFIX, properties_of, shown
 from dray.errors import BatchMismatch
 from dray.model.classes import TransactionStatus

@@ -11,8 +11,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -23,11 +23,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import dray.aio
-from dray.console.v1.bounded_protocol import BoundedProtocol
+from dray.console.http.refusal import HttpRefusal
+from dray.console.http.server import server
 from dray.console.v1.holders import TokenHolders
-from dray.console.v1.limits import CONNECTIONS_MAX
 from dray.console.v1.operators import OPERATORS, passed_on
-from dray.console.v1.problems import HttpRefusal, problem
+from dray.console.v1.problems import problem
 from dray.console.v1.routes import routes
 from dray.net.listening import http_address, listening_socket
 from dray.net.tokens import is_within_machine
@@ -61,32 +61,6 @@ async def _closed(request: Request) -> Response:
             " --tls-cert",
         )
     )  # fmt: skip
-
-
-def server(app: Starlette) -> uvicorn.Server:
-    """A server with the bounds of `/v1`; it logs warnings, and no request."""
-    config = uvicorn.Config(
-        app,
-        http=BoundedProtocol,
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_graceful_shutdown=5,
-    )
-    return ProgramsServer(config)
-
-
-class ProgramsServer(uvicorn.Server):
-    """A server that leaves signals alone: it ends with the queue manager that started it."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Take no signal."""
-        yield
 
 
 def main(url: str, address: str, operators: str) -> int:

@@ -14,14 +14,15 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from dray.console.v1.bodies import RequestBody
+from dray.console.http.bodies import RequestBody
+from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, Handler, nothing
 from dray.console.v1.limits import (
     CHECKED_BYTES_MAX,
     METADATA_BYTES_MAX,
     UPLOAD_BYTES_MAX,
 )
-from dray.console.v1.problems import HttpRefusal, problem
+from dray.console.v1.problems import problem
 from dray.console.v1.properties import PREFIX, SENT, TEXT, properties_of, shown
 from dray.console.v1.resumable import (
     HttpUpload,

@@ -1,0 +1,20 @@
+"""Bounds of each connection of a client, each with its reason. Sizes in bytes, times in seconds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PIECE_BYTES: Final = 1 << 20
+"""Bytes handed to the socket at a time: above its buffer, so that a slow client is felt at once."""
+LONG_BODY_BYTES: Final = 256 << 10
+"""A body with more bytes to come goes straight into the memory of its reader."""
+STALLED_S: Final = 30.0
+"""A client that sends or takes nothing of a body for so long is hung up on."""
+HEAD_S: Final = 10.0
+"""A client that has not sent the whole head of a request by then is hung up on."""
+CONNECTIONS_MAX: Final = 1_000
+"""Connections at a time; more are answered 503."""
+HEAD_BYTES_MAX: Final = 16 << 10
+"""The head of a request, or what the client sent of it; a longer one is answered 400."""
+GRACE_S: Final = 3
+"""Requests that still run then are cut off: a receive that waits takes nothing with it."""

@@ -1,0 +1,114 @@
+"""HTTP/1.1 of uvicorn with bounds, and with a way for long bodies past its parser.
+
+The parser copies each byte of a body several times. So the reader of a long body takes the
+connection for as many bytes as the head has declared (`long_body.py`), and the parser begins anew
+behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dray.console.http.limits import HEAD_BYTES_MAX, HEAD_S, LONG_BODY_BYTES, STALLED_S
+from dray.console.http.long_body import LongBody
+
+TAKE_BODY: Final = "dray.take_body"
+"""In the state of each request: gives the rest of its body as a `LongBody`, or None."""
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP/1.1 that hangs up on a client that stalls, in the head of a request or in an answer."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - as uvicorn has it
+        super().__init__(*arguments, **named)
+        self.app_state = {**self.app_state, TAKE_BODY: self._take_body}
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._taking_timer: asyncio.TimerHandle | None = None
+        self._long: LongBody | None = None
+        self._behind = b""
+        """Bytes of the next request, which came before the answer to a long body was complete."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected."""
+        super().connection_made(transport)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._stop("_head_timer")
+        self._stop("_taking_timer")
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a client."""
+        if self._long is not None:
+            self._behind += data
+            self.flow.pause_reading()
+            return
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop("_head_timer")
+        elif self._head_timer is None:
+            self._watch_head()
+
+    def on_response_complete(self) -> None:
+        """An answer has gone out: wait for the next request."""
+        super().on_response_complete()
+        if self._long is None or self.transport.is_closing():
+            return
+        if self._long.left:
+            self._unset_keepalive_if_required()
+            self._long.drop(self._dropped)
+        else:
+            self._begin_anew()
+
+    def pause_writing(self) -> None:
+        """The client takes more slowly than it is given."""
+        super().pause_writing()
+        self._taking_timer = self.loop.call_later(STALLED_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has taken enough for more."""
+        super().resume_writing()
+        self._stop("_taking_timer")
+
+    def _take_body(self) -> LongBody | None:
+        """The rest of the body of this request, if it is long and its length is known.
+
+        The first `http.request` has what came before it, and may be received at once.
+        """
+        headers = dict(self.headers)
+        if self.conn.their_state is not h11.SEND_BODY or b"transfer-encoding" in headers:
+            return None
+        left = int(headers.get(b"content-length", 0)) - len(self.cycle.body)
+        if left < LONG_BODY_BYTES or self._long is not None:
+            return None
+        self._long = LongBody(self.transport, self.flow, self, left)
+        self.cycle.message_event.set()
+        return self._long
+
+    def _dropped(self) -> None:
+        self._watch_head()
+        self.flow.resume_reading()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Parse the next request: the parser has not seen the end of the body before it."""
+        self.conn = h11.Connection(h11.SERVER, HEAD_BYTES_MAX)
+        self._long = None
+        behind, self._behind = self._behind, b""
+        if behind:
+            self.data_received(behind)
+
+    def _watch_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def _stop(self, name: str) -> None:
+        timer = getattr(self, name)
+        if timer is not None:
+            timer.cancel()
+            setattr(self, name, None)

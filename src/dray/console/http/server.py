@@ -1,0 +1,49 @@
+"""The server of `/v1` and of the console: one loop, and the same bounds for both."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from dray.console.http.limits import CONNECTIONS_MAX, GRACE_S, HEAD_BYTES_MAX
+from dray.console.http.protocol import BoundedProtocol
+
+if TYPE_CHECKING:
+    import ssl
+
+    from starlette.types import ASGIApp
+
+
+def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
+    """A server that logs warnings, and no request; `should_exit` ends it."""
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=GRACE_S,
+        ssl_context_factory=None if tls is None else lambda *_: tls,
+    )
+    return QuietServer(config)
+
+
+class QuietServer(uvicorn.Server):
+    """A server that leaves the signals of its process alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take no signal: its program says when it ends."""
+        yield
