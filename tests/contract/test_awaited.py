@@ -371,6 +371,10 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
                 "beside",
                 "status_queue_on",
                 "take",
+                "take_some",
+                "begin_commit",
+                "end_commit",
+                "bring",
             }
         } - {name for cls in blocking.__mro__ for name in vars(cls)}
         assert not missing

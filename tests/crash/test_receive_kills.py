@@ -33,6 +33,9 @@ SYSTEM_CALLS = (
 )  # fmt: skip
 """Calls that change something; a kill between two of them is one at the second."""
 TREE = ("--large", "--tree", "--preserve")
+TOGETHER = (*TREE, "--max", "2")
+"""Two small files, which are taken by one request and placed together."""
+FILES = {PATH: b"small", "below/c": b"smaller"}
 
 
 class Stage:
@@ -42,6 +45,7 @@ class Stage:
         self.manager, self.url, self.out = manager, url, path / "out"
         self.large = "--large" in how
         self.tree = "--tree" in how
+        self.files = FILES if how == TOGETHER else {PATH: BODY}
         self.queue = f"{path.name[-40:]}-{'large' if self.large else 'plain'}"
         self.command = ["receive", self.queue, "--to", str(self.out), *how]
         with manager.connect() as connected:
@@ -53,8 +57,10 @@ class Stage:
             queue = connected.queue(self.queue)
             if self.large:
                 large = dray.LargeMessageQueue(queue, fragment_size=FRAGMENT)
-                file = dray.FileProperties(PATH, len(BODY), 1_700_000_000_000_000_000)
-                large.send(BODY, label="a.txt", file=file)
+                with connected.transaction() as transaction:
+                    for path, body in self.files.items():
+                        file = dray.FileProperties(path, len(body), 1_700_000_000_000_000_000)
+                        large.send(body, label="a.txt", file=file, transaction=transaction)
                 return
             with connected.transaction() as transaction:
                 queue.send(BODY, label="a.txt", transaction=transaction)
@@ -68,8 +74,9 @@ class Stage:
     def receive_again(self):
         """The same command once more, if its message is still there."""
         with self.manager.connect() as connected:
-            left = connected.queue(self.queue).info().message_count
-        said = run(*self.command, "--timeout", 100 if left else 0, url=self.url)
+            left = connected.queue(self.queue).info()
+        left = left.large_count if self.large else left.message_count
+        said = run(*self.command, "--max", left or 1, "--timeout", 100 if left else 0, url=self.url)
         if left:
             said.assert_good()
         else:
@@ -80,8 +87,9 @@ class Stage:
     def assert_received_once(self):
         found = {str(each.relative_to(self.out)) for each in self.out.rglob("*") if each.is_file()}
         # The ledger of a tree stays.
-        assert found == ({PATH, LEDGER} if self.tree else {"a.txt"})
-        assert (self.out / (PATH if self.tree else "a.txt")).read_bytes() == BODY
+        assert found == ({*self.files, LEDGER} if self.tree else {"a.txt"})
+        for path, body in self.files.items():
+            assert (self.out / (path if self.tree else "a.txt")).read_bytes() == body
         assert len(list(self.out.iterdir())) == (2 if self.tree else 1)
 
     def kill_at_each_call(self, when):
@@ -113,7 +121,7 @@ def stage_of(manager, tmp_path, *how, lent=False):
     return Stage(manager, tmp_path, url, how)
 
 
-@pytest.mark.parametrize("how", [(), ("--large",), TREE], ids=["plain", "large", "tree"])
+@pytest.mark.parametrize("how", [(), ("--large",), TOGETHER], ids=["plain", "large", "together"])
 def test_a_receiver_killed_before_each_change_of_its_directory_receives_once(
     manager, tmp_path, how, went_through
 ):
@@ -142,11 +150,11 @@ def test_a_receiver_of_a_tree_killed_by_the_kernel_at_a_system_call_receives_onc
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("there is no strace here")
-    stage_killed_by(strace, stage_of(manager, tmp_path, *TREE), tmp_path, syscalls)
+    stage_killed_by(strace, stage_of(manager, tmp_path, *TOGETHER), tmp_path, syscalls)
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("how", [("--large",), TREE], ids=["large", "tree"])
+@pytest.mark.parametrize("how", [("--large",), TREE, TOGETHER], ids=["large", "tree", "together"])
 def test_a_receiver_killed_by_the_kernel_at_each_of_its_system_calls_receives_once(
     manager, tmp_path, how, went_through
 ):
@@ -196,7 +204,9 @@ def killed_by(strace, stage, tmp_path, syscalls, *, count):
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("how", [(), ("--large",), ("--large", "--resume"), ("--no-sync",), TREE])
+@pytest.mark.parametrize(
+    "how", [(), ("--large",), ("--large", "--resume"), ("--no-sync",), TREE, TOGETHER]
+)
 def test_a_receiver_killed_at_each_change_of_its_directory_receives_once(
     manager, tmp_path, how, went_through
 ):

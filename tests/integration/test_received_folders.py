@@ -214,20 +214,77 @@ def test_a_file_in_the_way_of_a_folder_refuses_its_files(manager, queue, large, 
 
 def test_a_message_that_comes_again_keeps_the_file_that_it_has(queue, large, out):
     put(large, "a")
-    place = TreeTarget.place
+    place_some = TreeTarget.place_some
     seen = []
 
-    def place_and_fail(self, message, progress=None):
-        seen.append(place(self, message, progress))
+    def place_and_fail(self, messages):
+        seen.append(place_some(self, messages))
         if len(seen) < 3:
-            raise ValueError("after the file was placed")
+            return [ValueError("after the file was placed")]
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dray.folders.tree_target.TreeTarget.place", place_and_fail)
+        patch.setattr("dray.folders.tree_target.TreeTarget.place_some", place_and_fail)
         dray.folders.receive(queue, out, tree=True)
     assert len(seen) == 3
     assert tree_of(out) == {"a": b"body"}
+
+
+@pytest.mark.parametrize("fault", ["conflict", "path", "disk"])
+def test_a_file_that_fails_drags_none_of_those_that_came_with_it(
+    manager, queue, large, out, *, monkeypatch, fault
+):
+    """Together means: one request, one sync, and a transaction for each."""
+    out.mkdir()
+    (out / "3").write_bytes(b"mine")
+    with manager.transaction() as transaction:
+        for number in range(6):
+            path = "../3" if (number, fault) == (3, "path") else str(number)
+            body = b"%d" % number
+            file = dray.FileProperties("3", len(body), 0)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(
+                    "dray.large.split.encode_file",
+                    lambda file, path=path: (path.encode(), file.size, file.mtime_ns, 0o644),
+                )
+                large.send(body, label="x", file=file, transaction=transaction)
+    together, place_some, link, full = [], TreeTarget.place_some, os.link, []
+
+    def counted(self, messages):
+        together.append(len(messages))
+        return place_some(self, messages)
+
+    def linked(source, name, **named):
+        if fault == "disk" and name == "3 (2)" and not full:
+            full.append(OSError(28, "No space left on device"))
+            raise full[0]
+        link(source, name, **named)
+
+    monkeypatch.setattr("dray.folders.tree_target.TreeTarget.place_some", counted)
+    monkeypatch.setattr("dray.client.awaited.receiver.BACKOFF_S", (0.01, 0.01))
+    monkeypatch.setattr(os, "link", linked)
+    on_conflict = "fail" if fault == "conflict" else "number"
+    failures = 0 if fault == "disk" else 1
+    with receiving(queue, out, tree=True, on_conflict=on_conflict, retries=0) as told:
+        until(lambda: len(told) == 6)
+    expected = {str(number): b"%d" % number for number in range(6)} | {"3": b"mine"}
+    if fault == "disk":
+        expected["3 (2)"] = b"3"
+    assert tree_of(out) == expected
+    assert together[0] == 6
+    assert sum(isinstance(each, FileNotReceived) for each in told) == failures
+    assert manager.queue(f"{queue.name};poison").info().large_count == failures
+    assert litter_in(out) == []
+
+
+def test_versions_of_one_file_that_come_together_end_as_the_newest(manager, queue, large, out):
+    with manager.transaction() as transaction:
+        for body in (b"1", b"2", b"3"):
+            file = dray.FileProperties("a", 1, 0)
+            large.send(body, label="a", file=file, transaction=transaction)
+    dray.folders.receive(queue, out, tree=True)
+    assert tree_of(out) == {"a": b"3"}
+    assert litter_in(out) == []
 
 
 def test_two_processes_do_not_receive_into_one_tree(queue, out):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
 from dray.client.awaited.receiver import Fate
 from dray.client.blocking.large_message import LargeMessage
 from dray.errors import CommandFailed, TargetUnwritable
@@ -23,7 +24,7 @@ from dray.model.ids import split_id
 
 if TYPE_CHECKING:
     from dray.client.awaited.receiver import Handled
-    from dray.client.blocking.transaction import Transaction
+    from dray.client.awaited.transaction import Transaction
 
 _STDERR: Final = 2
 _MODE_KEPT: Final = 0o777
@@ -72,12 +73,26 @@ class Placing(Protocol):
         """Place it; raises `TargetUnwritable` and other errors."""
 
 
+PlacingSome = Callable[[Sequence[LargeMessage]], Sequence[PlacedBody | Exception]]
+"""Places the bodies of messages that came together."""
+
+
 class FileReceiver:
     """Handles messages for a `Receiver`: places each, and commits after that."""
 
-    def __init__(self, place: Placing, command: str | Sequence[str] | None, tell: Tell) -> None:
-        """Place with `place`; `command` is run for each file, `tell` is called for each message."""
+    def __init__(
+        self,
+        place: Placing,
+        place_some: PlacingSome | None,
+        command: str | Sequence[str] | None,
+        tell: Tell,
+    ) -> None:
+        """Place with `place`, or with `place_some` what comes together.
+
+        `command` is run for each file, `tell` is called for each message.
+        """
         self._place = place
+        self._place_some = place_some
         self._command = shlex.split(command) if isinstance(command, str) else command
         self._tell = tell
         self._lock = threading.Lock()
@@ -86,17 +101,15 @@ class FileReceiver:
         self.failures = 0
         """Messages that were given up."""
 
-    def handle(self, message: object, transaction: Transaction) -> None:
+    def handle(self, awaited: object, transaction: Transaction) -> None:
         """Place the body of a message and run the command; the transaction commits after it."""
-        assert isinstance(message, LargeMessage)
+        assert isinstance(awaited, AwaitedLargeMessage)
+        message = LargeMessage(awaited)
         self._close(message.sequence_id, committed=False)
         try:
             placed = self._place(message, transaction.id)
         except TargetUnwritable as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FAULTS_OF_A_PATH:
-                raise
-            # A full disk is not the fault of the message.
-            raise TargetUnwritable(str(error), path=error.path, retryable=True) from error
+            raise _blamed(error) from error
         with self._lock:
             self._open[message.sequence_id] = placed
         try:
@@ -106,10 +119,24 @@ class FileReceiver:
             self._close(message.sequence_id, committed=False)
             raise
 
+    def handle_some(self, messages: Sequence[AwaitedLargeMessage]) -> list[Exception | None]:
+        """Place the bodies of messages together; give the error of each that cannot be placed."""
+        assert self._place_some is not None, "the target takes several at a time"
+        errors: list[Exception | None] = []
+        for message, placed in zip(
+            messages, self._place_some([LargeMessage(each) for each in messages]), strict=True
+        ):
+            if isinstance(placed, Exception):
+                errors.append(_blamed(placed))
+                continue
+            with self._lock:
+                self._open[message.sequence_id] = placed
+            errors.append(None)
+        return errors
+
     def report(self, handled: Handled) -> None:
         """Take note of how a message has ended."""
-        message = handled.message
-        assert isinstance(message, LargeMessage)
+        message = LargeMessage(handled.message)
         id = message.sequence_id
         placed = self._close(id, committed=handled.fate is Fate.DONE)
         if handled.fate is Fate.DONE and placed is not None:
@@ -137,20 +164,36 @@ class FileReceiver:
         return placed
 
 
-def finish_body(part: Path, message: LargeMessage, *, preserve: bool, sync: bool) -> None:
-    """Give a received body time and mode of the file that was sent, and sync it; raises OSError.
+def _blamed(error: Exception) -> Exception:
+    """The error as the receiver of messages sees it: a full disk is not the fault of a message."""
+    cause = error.__cause__
+    if not isinstance(error, TargetUnwritable) or (
+        isinstance(cause, OSError) and cause.errno in _FAULTS_OF_A_PATH
+    ):
+        return error
+    return TargetUnwritable(str(error), path=error.path, retryable=True)
 
-    Bits that give a program the rights of its owner are not kept.
-    """
+
+def finish_body(part: Path, message: LargeMessage, *, preserve: bool, sync: bool) -> None:
+    """Give a received body time and mode of the file that was sent, and sync it; raises OSError."""
     descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if preserve and message.file is not None:
-            os.fchmod(descriptor, message.file.mode & _MODE_KEPT)
-            os.utime(descriptor, ns=(message.file.mtime_ns, message.file.mtime_ns))
+        if preserve:
+            keep_time_and_mode(descriptor, message)
         if sync:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def keep_time_and_mode(descriptor: int, message: LargeMessage) -> None:
+    """Give a received body time and mode of the file that was sent; raises OSError.
+
+    Bits that give a program the rights of its owner are not kept.
+    """
+    if message.file is not None:
+        os.fchmod(descriptor, message.file.mode & _MODE_KEPT)
+        os.utime(descriptor, ns=(message.file.mtime_ns, message.file.mtime_ns))
 
 
 def path_of(message: LargeMessage) -> str:

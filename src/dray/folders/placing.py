@@ -302,16 +302,26 @@ class TargetFolder:
 
 def write_new(path: Path, body: Buffer, *, sync: bool) -> None:
     """Write a file that is not there yet; raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, 0o666)
+    descriptor = open_new(path)
     try:
-        rest = memoryview(body)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        write_all(descriptor, body)
         if sync:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_new(path: Path) -> int:
+    """Make a file that is not there yet; a descriptor of it. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, 0o666)
+
+
+def write_all(descriptor: int, body: Buffer) -> None:
+    """Write a body; raises OSError."""
+    rest = memoryview(body)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def _let_go(lock: Path, descriptor: int) -> None:

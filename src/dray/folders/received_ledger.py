@@ -8,7 +8,7 @@ its name was received. `docs/explanation/received-files.md` has the states.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -80,34 +80,38 @@ class ReceivedLedger:
         """The version of a path that came last from a source."""
         return self._row("placed", path, source)
 
-    def begin(self, origin: ArrivedFile, version: PlacedVersion) -> None:
-        """Note, durably, which file is going to stand at its place."""
-        values = (os.fsencode(origin.path), origin.source, *_values(version))
+    def begin(self, versions: Iterable[tuple[ArrivedFile, PlacedVersion]]) -> None:
+        """Note, durably, which files are going to stand at their places."""
+        rows = [
+            (os.fsencode(origin.path), origin.source, *_values(version))
+            for origin, version in versions
+        ]
         with self._database.writing(synced=self._sync):
-            self._database.execute(
-                "INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?,?,?,?)", values
+            self._database.execute_many(
+                "INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?,?,?,?)", rows
             )
 
-    def finish(self, path: str, source: str, *, placed: bool) -> None:
-        """Note that the file of `begin` stands at its place, or does not."""
-        key = (os.fsencode(path), source)
+    def finish(self, ends: Iterable[tuple[str, str, bool]]) -> None:
+        """Note of paths and sources whether the file of `begin` stands at its place."""
         with self._database.writing():
-            if placed:
-                self._database.execute(
-                    "INSERT OR REPLACE INTO placed SELECT * FROM pending"
-                    " WHERE path = ? AND source = ?",
-                    key,
-                )
-            self._database.execute("DELETE FROM pending WHERE path = ? AND source = ?", key)
+            for path, source, placed in ends:
+                key = (os.fsencode(path), source)
+                if placed:
+                    self._database.execute(
+                        "INSERT OR REPLACE INTO placed SELECT * FROM pending"
+                        " WHERE path = ? AND source = ?",
+                        key,
+                    )
+                self._database.execute("DELETE FROM pending WHERE path = ? AND source = ?", key)
 
     def settle(self, stands: Callable[[PlacedVersion], bool]) -> None:
         """Look at each file that a killed receiver was about to place."""
         rows = self._database.execute(
             f"SELECT path, source, {_COLUMNS} FROM pending ORDER BY path, source"  # noqa: S608 - no values
         ).fetchall()
-        for path, source, *values in rows:
-            placed = stands(_version(values))
-            self.finish(os.fsdecode(path), source, placed=placed)
+        self.finish(
+            (os.fsdecode(path), source, stands(_version(values))) for path, source, *values in rows
+        )
 
     def _row(self, table: str, path: str, source: str) -> PlacedVersion | None:
         with self._database.lock:

@@ -8,26 +8,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
+from dray.client.awaited.batch_receiver import BatchReceiver
 from dray.client.awaited.manager import Manager
 from dray.client.blocking.large import LargeMessageQueue
-from dray.client.blocking.receiver import Receiver
+from dray.client.blocking.large_message import LargeMessage
 from dray.client.connections.threads import run
 from dray.errors import InvalidArgument, InvalidConfiguration, ReceiveTimeout
-from dray.folders.file_receiver import FileReceiver, PlacedBody, Placing, Tell
+from dray.folders.file_receiver import FileReceiver, PlacedBody, Placing, PlacingSome, Tell
 from dray.folders.flat_target import FlatTarget
 from dray.folders.fsspec import is_url
 from dray.folders.placing import TargetFolder
 from dray.folders.store_target import StoreTarget
-from dray.folders.tree_target import OnConflict, TreeTarget
+from dray.folders.tree_target import OnConflict, RestoredFile, TreeTarget
 from dray.model.arguments import no_sense
+from dray.model.limits import LARGE_TAKEN_MAX
 
 if TYPE_CHECKING:
     from dray.client.awaited.receiver import Then
-    from dray.client.blocking.large_message import LargeMessage
     from dray.client.blocking.queue import Queue
     from dray.model.classes import TransactionStatus
+
+
+_OPEN_AT_ONCE: Final = 512
+"""Files that all workers hold open at a time; a process may have 1,024 as a rule."""
 
 
 class Received(NamedTuple):
@@ -75,14 +80,14 @@ def receive(
     `StoreLocked` if another process receives into the tree, and errors of the queue manager.
     """
     large = queue if isinstance(queue, LargeMessageQueue) else LargeMessageQueue(queue)
-    if on_conflict not in get_args(OnConflict):
-        raise no_sense("on_conflict", " or ".join(map(repr, get_args(OnConflict))), on_conflict)
-    if count is not None and count < 1:
-        raise no_sense("count", "a whole number from 1 on", count)
-    if on_conflict != "number" and not tree:
-        raise InvalidArgument("on_conflict is for a tree; set tree=True", argument="on_conflict")
-    receiver = Receiver(
-        large,
+    _check(on_conflict, count, tree=tree)
+    together = 1
+    if tree and command is None and not is_url(target) and workers in range(1, _OPEN_AT_ONCE):
+        together = min(LARGE_TAKEN_MAX, _OPEN_AT_ONCE // workers)
+    receiver = BatchReceiver(
+        large.awaited,
+        lambda messages, _: files.handle_some(messages),
+        most=together,
         retries=retries,
         retry_delay=retry_delay,
         then=then,
@@ -96,11 +101,11 @@ def receive(
         )
     with _placing(
         large, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
-    ) as place:
-        files = FileReceiver(place, command, tell or (lambda _: None))
+    ) as placing:
+        files = FileReceiver(*placing, command, tell or (lambda _: None))
         try:
             if stop is not None:
-                receiver.run(files.handle, stop, workers=workers, report=files.report)
+                run(receiver.run(files.handle, stop, workers=workers, report=files.report))
             else:
                 _receive_some(receiver, files, count, timeout)
         finally:
@@ -108,15 +113,28 @@ def receive(
         return Received(files.count, files.bytes, files.failures)
 
 
+def _check(on_conflict: str, count: int | None, *, tree: bool) -> None:
+    """Raise `InvalidArgument` for values that nothing else looks at before it is too late."""
+    if on_conflict not in get_args(OnConflict):
+        raise no_sense("on_conflict", " or ".join(map(repr, get_args(OnConflict))), on_conflict)
+    if count is not None and count < 1:
+        raise no_sense("count", "a whole number from 1 on", count)
+    if on_conflict != "number" and not tree:
+        raise InvalidArgument("on_conflict is for a tree; set tree=True", argument="on_conflict")
+
+
 def _receive_some(
-    receiver: Receiver, files: FileReceiver, count: int | None, timeout: float | None
+    receiver: BatchReceiver, files: FileReceiver, count: int | None, timeout: float | None
 ) -> None:
-    while count is None or files.count + files.failures < count:
+    done = 0
+    while count is None or done < count:
         wait = timeout if timeout is not None or not files.count else 0
+        most = LARGE_TAKEN_MAX if count is None else count - done
         try:
-            files.report(receiver.handle_next(files.handle, wait))
+            run(receiver.handle_some(files.handle, files.report, wait, most))
         except ReceiveTimeout:
             return
+        done = files.count + files.failures
 
 
 @contextmanager
@@ -128,30 +146,40 @@ def _placing(
     preserve: bool,
     on_conflict: OnConflict,
     sync: bool,
-) -> Iterator[Placing]:
-    """Open the target; give the function that places a message in it."""
+) -> Iterator[tuple[Placing, PlacingSome | None]]:
+    """Open the target; give the functions that place a message in it, and several."""
     outcome = _Outcome(large)
     with ExitStack() as stack:
         if is_url(target):
             store = StoreTarget(str(target), tree=tree, on_conflict=on_conflict)
             store.clear(outcome)
-            yield store.place
+            yield store.place, None
             store.clear(outcome)
         elif tree:
             below = TreeTarget(Path(target), preserve=preserve, on_conflict=on_conflict, sync=sync)
             stack.callback(below.close)
-            yield partial(_place_below, below)
+            yield partial(_place_below, below), partial(_place_some_below, below)
         else:
             folder = stack.enter_context(TargetFolder(str(target), sync=sync))
             folder.clear(outcome)
-            yield FlatTarget(folder, preserve=preserve, sync=sync).place
+            yield FlatTarget(folder, preserve=preserve, sync=sync).place, None
             folder.clear(outcome)
 
 
 def _place_below(target: TreeTarget, message: LargeMessage, transaction_id: str) -> PlacedBody:
     del transaction_id
-    path, skipped = target.place(message)
-    return PlacedBody(str(path), path, lambda _: None, skipped)
+    return _placed_below(target.place(message))
+
+
+def _place_some_below(
+    target: TreeTarget, messages: Sequence[LargeMessage]
+) -> list[PlacedBody | Exception]:
+    found = target.place_some(messages)
+    return [each if isinstance(each, Exception) else _placed_below(each) for each in found]
+
+
+def _placed_below(placed: RestoredFile) -> PlacedBody:
+    return PlacedBody(str(placed.path), placed.path, lambda _: None, placed.skipped)
 
 
 class _Outcome:

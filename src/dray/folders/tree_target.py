@@ -1,8 +1,9 @@
 """Received files below a folder, each under its own path: whole, once, and never outside of it.
 
-A body grows in a hidden folder of the tree. The ledger there notes, durably, which file is going to
-stand where, and only then the file gets its name. A message that comes again is known by the
+Bodies grow in a hidden folder of the tree. The ledger there notes, durably, which files are going
+to stand where, and only then they get their names. A message that comes again is known by the
 ledger, and so is a newer version of a file from the same source, which takes the older one's place.
+Files of messages that came together are synced together, and each of them may fail by itself.
 """
 
 from __future__ import annotations
@@ -11,29 +12,35 @@ import os
 import sqlite3
 import stat
 import threading
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from dray.errors import DrayError, FileRefused, InvalidConfiguration, TargetUnwritable
 from dray.folders.below import check_path, folder_of, look_at
-from dray.folders.file_receiver import finish_body, path_of
+from dray.folders.file_receiver import keep_time_and_mode, path_of
 from dray.folders.labels import numbered
+from dray.folders.placing import open_new, write_all
 from dray.folders.received_ledger import ArrivedFile, PlacedVersion, ReceivedLedger
 from dray.fsync import sync_folder
 from dray.model.files import NAME_BYTES_MAX
 from dray.model.ids import split_id
-from dray.model.limits import MIB
+from dray.model.limits import KIB, MIB
 from dray.own_files import is_of_this_user
 
 if TYPE_CHECKING:
     from dray.client.blocking.large_message import LargeMessage
-    from dray.client.files.progress import Progress
 
 OnConflict = Literal["number", "replace", "skip", "fail"]
 LEDGER: Final = "received.sqlite"
 _SYNCED_BEHIND_BYTES: Final = 32 * MIB
 """A longer body is synced while it is written; a shorter one is synced once, at its end."""
+_WRITTEN_AT_ONCE_BYTES: Final = 256 * KIB
+"""A longer body is written piece by piece."""
+_SYNCERS: Final = 8
+"""Threads that sync files side by side; the disk writes its log once for all of them."""
 _PART: Final = (".part", ".part.partial")
 
 
@@ -65,6 +72,7 @@ class TreeTarget:
         self._on_conflict = on_conflict
         self._sync = sync
         self._lock = threading.Lock()
+        self._syncers = ThreadPoolExecutor(_SYNCERS, "dray-file-sync")
         self._hidden = root / f".dray-tree-{os.geteuid()}"
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -82,7 +90,7 @@ class TreeTarget:
             ) from error
         self._ledger = ReceivedLedger(self._hidden / LEDGER, sync=sync)
         try:
-            self._ledger.settle(self._stands)
+            self._ledger.settle(self._stands_for_good)
             for each in self._hidden.iterdir():
                 if each.name.endswith(_PART):
                     each.unlink()
@@ -92,42 +100,97 @@ class TreeTarget:
 
     def close(self) -> None:
         """Let other processes receive into the folder."""
+        self._syncers.shutdown()
         self._ledger.close()
 
-    def place(self, message: LargeMessage, progress: Progress | None = None) -> RestoredFile:
+    def place(self, message: LargeMessage) -> RestoredFile:
         """Restore the file of a message; then it is durable.
 
         A message without the properties of a file gets a name made from its label. Raises
         `FileRefused` for a path that cannot be restored, `TargetUnwritable`, and as
         `LargeMessage.save_to` does.
         """
-        origin = _origin_of(message)
-        check_path(origin.path)
-        source, number = origin.source, origin.number
-        part = self._hidden / f"{source}-{number}{_PART[0]}"
+        (placed,) = self.place_some([message])
+        if isinstance(placed, Exception):
+            raise placed
+        return placed
+
+    def place_some(self, messages: Sequence[LargeMessage]) -> list[RestoredFile | Exception]:
+        """Restore the files of messages; give for each what `place` gives or raises."""
+        outcomes: list[RestoredFile | Exception | None] = [None] * len(messages)
+        written: list[_WrittenBody] = []
         try:
-            known = self._known(origin) or self._passed_over(origin)
-            if known is not None:
-                return known
-            part.unlink(missing_ok=True)
-            behind = self._sync and message.size > _SYNCED_BEHIND_BYTES
-            message.save_to(part, progress, sync=behind)
-            finish_body(part, message, preserve=self._preserve, sync=self._sync)
+            for at, message in enumerate(messages):
+                origin = _origin_of(message)
+                with self._fails_alone(outcomes, at, origin):
+                    check_path(origin.path)
+                    outcomes[at] = self._known(origin) or self._passed_over(origin)
+                    if outcomes[at] is None:
+                        written.append(_WrittenBody(at, origin, *self._written(message, origin)))
+            self._sync_bodies(written, outcomes)
             with self._lock:
-                return self._known(origin) or self._name(origin, part)
-        except DrayError:
-            # Some are errors of the system, too.
-            raise
-        except (OSError, sqlite3.Error) as error:
-            why = (isinstance(error, OSError) and error.strerror) or error
-            raise TargetUnwritable(
-                f"{origin.path!r} cannot be written below {self.root}: {why};"
-                " free room or give another directory, the message is still in its queue",
-                path=str(self.root / origin.path),
-            ) from error
+                for some in _of_different_files(written):
+                    self._name_some([each for each in some if outcomes[each.at] is None], outcomes)
         finally:
+            for each in written:
+                each.remove()
+        assert None not in outcomes, "each message has a file or an error"
+        return [each for each in outcomes if each is not None]
+
+    @contextmanager
+    def _fails_alone(self, outcomes: _Outcomes, at: int, origin: ArrivedFile) -> Iterator[None]:
+        """A block whose errors are the outcome of one message."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the receiver of messages decides about each
+            unwritable = isinstance(error, (OSError, sqlite3.Error))
+            # Some errors of ours are errors of the system, too.
+            if unwritable and not isinstance(error, DrayError):
+                outcomes[at] = self._unwritable(origin, error)
+            else:
+                outcomes[at] = error
+
+    def _unwritable(self, origin: ArrivedFile, error: Exception) -> TargetUnwritable:
+        why = (isinstance(error, OSError) and error.strerror) or error
+        unwritable = TargetUnwritable(
+            f"{origin.path!r} cannot be written below {self.root}: {why};"
+            " free room or give another directory, the message is still in its queue",
+            path=str(self.root / origin.path),
+        )
+        unwritable.__cause__ = error
+        return unwritable
+
+    def _written(self, message: LargeMessage, origin: ArrivedFile) -> tuple[Path, int]:
+        """Write the body of a message into a hidden file; its path and a descriptor of it."""
+        part = self._hidden / f"{origin.source}-{origin.number}{_PART[0]}"
+        part.unlink(missing_ok=True)
+        try:
+            if message.size <= _WRITTEN_AT_ONCE_BYTES:
+                descriptor = open_new(part)
+                write_all(descriptor, message.body())
+            else:
+                behind = self._sync and message.size > _SYNCED_BEHIND_BYTES
+                message.save_to(part, sync=behind)
+                descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if self._preserve:
+                keep_time_and_mode(descriptor, message)
+        except BaseException:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
+            raise
+        return part, descriptor
+
+    def _sync_bodies(self, bodies: Sequence[_WrittenBody], outcomes: _Outcomes) -> None:
+        """Sync bodies side by side, so that they share what the disk has to do."""
+        if not self._sync:
+            return
+        syncing = [self._syncers.submit(os.fsync, each.descriptor) for each in bodies[1:]]
+        for each, sync in zip(bodies, [None, *syncing], strict=False):
+            with self._fails_alone(outcomes, each.at, each.origin):
+                if sync is None:
+                    os.fsync(each.descriptor)
+                else:
+                    sync.result()
 
     def _known(self, origin: ArrivedFile) -> RestoredFile | None:
         """The file of a message that came before, or of a newer version."""
@@ -159,41 +222,88 @@ class TreeTarget:
             path=origin.path,
         )
 
-    def _name(self, origin: ArrivedFile, part: Path) -> RestoredFile:
-        """Give the body its name; the ledger knows before and after."""
+    def _name_some(self, bodies: Sequence[_WrittenBody], outcomes: _Outcomes) -> None:
+        """Give bodies their names; the ledger knows before and after."""
+        with ExitStack() as stack:
+            folders = _Folders(self.root, stack, sync=self._sync)
+            again = bodies
+            while again:
+                chosen: list[_Place] = []
+                for each in again:
+                    with self._fails_alone(outcomes, each.at, each.origin):
+                        found = self._known(each.origin) or self._chosen(each, folders)
+                        if isinstance(found, _Place):
+                            chosen.append(found)
+                        else:
+                            outcomes[each.at] = found
+                again = self._give_names(chosen, outcomes) if chosen else []
+
+    def _chosen(self, body: _WrittenBody, folders: _Folders) -> _Place | RestoredFile:
+        """Choose a name for a body; a conflict is told instead, or raised."""
+        origin = body.origin
         before = self._ledger.version(origin.path, origin.source)
         replaces = before is not None and self._stands(before)
         above, _, last = origin.path.rpartition("/")
         name = before.place.rpartition("/")[2] if before is not None and replaces else last
-        body = part.lstat()
+        folder = folders.above(origin.path)
         count = 1
-        with folder_of(self.root, origin.path, make=True, sync=self._sync) as folder:
-            while True:
-                there = _lstat(name, folder)
-                replace = there is not None and (replaces or self._on_conflict == "replace")
-                if there is not None and not replace and self._on_conflict == "number":
-                    count += 1
-                    name = _short(last, count)
-                    continue
-                if there is not None and (not replace or stat.S_ISDIR(there.st_mode)):
-                    return self._conflict(origin)
-                place = f"{above}/{name}" if above else name
-                marks = (body.st_size, body.st_mtime_ns, body.st_ino)
-                self._ledger.begin(
-                    origin, PlacedVersion(origin.number, origin.sent_us, place, *marks)
-                )
+        while True:
+            there = _lstat(name, folder)
+            replace = there is not None and (replaces or self._on_conflict == "replace")
+            if there is not None and not replace and self._on_conflict == "number":
+                count += 1
+                name = _short(last, count)
+                continue
+            if there is not None and (not replace or stat.S_ISDIR(there.st_mode)):
+                return self._conflict(origin)
+            found = os.fstat(body.descriptor)
+            marks = (found.st_size, found.st_mtime_ns, found.st_ino)
+            place = f"{above}/{name}" if above else name
+            version = PlacedVersion(origin.number, origin.sent_us, place, *marks)
+            return _Place(body, folder, name, replace, version)
+
+    def _give_names(self, places: Sequence[_Place], outcomes: _Outcomes) -> list[_WrittenBody]:
+        """Place bodies as chosen; give those whose names somebody else has taken just now."""
+        again: list[_WrittenBody] = []
+        try:
+            self._ledger.begin((each.body.origin, each.version) for each in places)
+        except (OSError, sqlite3.Error) as error:
+            for each in places:
+                outcomes[each.body.at] = self._unwritable(each.body.origin, error)
+            return again
+        named: list[_Place] = []
+        for each in places:
+            with self._fails_alone(outcomes, each.body.at, each.body.origin):
                 try:
-                    if replace:
-                        os.replace(part, name, dst_dir_fd=folder)
-                    else:
-                        os.link(part, name, dst_dir_fd=folder, follow_symlinks=False)
+                    each.give_name()
                 except FileExistsError:
-                    # Somebody else has taken the name just now.
-                    continue
-                if self._sync:
-                    os.fsync(folder)
-                self._ledger.finish(origin.path, origin.source, placed=True)
-                return RestoredFile(self.root / place)
+                    again.append(each.body)
+                else:
+                    named.append(each)
+        synced: dict[int, Future[None]] = {}
+        for each in named if self._sync else ():
+            if each.folder not in synced:
+                synced[each.folder] = self._syncers.submit(os.fsync, each.folder)
+        placed: list[_Place] = []
+        for each in named:
+            with self._fails_alone(outcomes, each.body.at, each.body.origin):
+                if each.folder in synced:
+                    synced[each.folder].result()
+                placed.append(each)
+        origins = [each.body.origin for each in placed]
+        self._ledger.finish((each.path, each.source, True) for each in origins)
+        for each in placed:
+            outcomes[each.body.at] = RestoredFile(self.root / each.version.place)
+        return again
+
+    def _stands_for_good(self, version: PlacedVersion) -> bool:
+        """Whether a version stands at its place; a killed receiver may not have synced its name."""
+        if not self._stands(version):
+            return False
+        if self._sync:
+            with folder_of(self.root, version.place, make=False) as folder:
+                os.fsync(folder)
+        return True
 
     def _stands(self, version: PlacedVersion) -> bool:
         """Whether a version still stands at its place, as it was received."""
@@ -203,6 +313,74 @@ class TreeTarget:
             and stat.S_ISREG(found.st_mode)
             and (found.st_size, found.st_mtime_ns, found.st_ino) == version.marks
         )
+
+
+class _WrittenBody(NamedTuple):
+    """A body that was written and has no name yet; `at` tells which message it is of."""
+
+    at: int
+    origin: ArrivedFile
+    part: Path
+    descriptor: int
+
+    def remove(self) -> None:
+        """Remove its hidden name."""
+        os.close(self.descriptor)
+        with suppress(OSError):
+            self.part.unlink(missing_ok=True)
+
+
+class _Place(NamedTuple):
+    """Where a body is going to stand."""
+
+    body: _WrittenBody
+    folder: int
+    name: str
+    replaces: bool
+    version: PlacedVersion
+
+    def give_name(self) -> None:
+        """Give the body its name; raises OSError."""
+        if self.replaces:
+            os.replace(self.body.part, self.name, dst_dir_fd=self.folder)
+        else:
+            os.link(self.body.part, self.name, dst_dir_fd=self.folder, follow_symlinks=False)
+
+
+class _Folders:
+    """Open folders below a root."""
+
+    def __init__(self, root: Path, stack: ExitStack, *, sync: bool) -> None:
+        self._root, self._stack, self._sync = root, stack, sync
+        self._open: dict[str, int] = {}
+
+    def above(self, path: str) -> int:
+        """A descriptor of the folder of a path; raises as `folder_of` does."""
+        name = path.rpartition("/")[0]
+        if name not in self._open:
+            folder = folder_of(self._root, path, make=True, sync=self._sync)
+            self._open[name] = self._stack.enter_context(folder)
+        return self._open[name]
+
+
+_Outcomes = list[RestoredFile | Exception | None]
+
+
+def _of_different_files(bodies: Sequence[_WrittenBody]) -> Iterator[list[_WrittenBody]]:
+    """Cut into groups in which no two have the same path, and none is in the way of another."""
+    group: list[_WrittenBody] = []
+    paths: set[str] = set()
+    above: set[str] = set()
+    for each in bodies:
+        path = each.origin.path
+        mine = {path[:at] for at, character in enumerate(path) if character == "/"}
+        if path in paths or path in above or not paths.isdisjoint(mine):
+            yield group
+            group, paths, above = [], set(), set()
+        group.append(each)
+        paths.add(path)
+        above |= mine
+    yield group
 
 
 def _origin_of(message: LargeMessage) -> ArrivedFile:

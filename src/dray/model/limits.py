@@ -35,6 +35,10 @@ BATCH_MESSAGES_MAX: Final = 10_000
 """Messages in one frame; bounds what one turn can be asked to do."""
 WORKERS_MAX: Final = 64
 """Messages that one receiver handles side by side; a queue manager gains nothing from more."""
+LARGE_TAKEN_MAX: Final = 64
+"""Large messages that one request takes: their files are synced together, and more gain little."""
+LARGE_TAKEN_BYTES_MAX: Final = MIB
+"""Records of large messages that are taken together; a longer message is taken alone."""
 OPEN_TRANSACTIONS_TOLD_MAX: Final = 1_000
 """Open transactions that one answer tells of: 100 KB, and enough to find one that is idle."""
 IDS_MAX: Final = 1_000_000

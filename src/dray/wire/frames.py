@@ -38,12 +38,14 @@ from dray.wire.batch_frames import (
 from dray.wire.file_frames import Copied, CopyPart, SendFile
 from dray.wire.head import Head, MissingPart
 from dray.wire.large_frames import (
+    LargeAt,
     LargeEntry,
     LargeFound,
     LargeList,
     LargeListed,
     LargeMove,
     LargeReceive,
+    LargeTaken,
     ListUploads,
     PartAt,
     PartDamaged,

@@ -12,7 +12,7 @@ from dray.wire.selections import SelectFirst, SelectLarge
 class LargeReceive(Head, frozen=True):
     """Take, or look at, the first large message that is whole or surely holed.
 
-    Answered by LargeFound, or Failed.
+    Answered by LargeFound, LargeTaken or Failed.
     """
 
     code = 50
@@ -27,6 +27,9 @@ class LargeReceive(Head, frozen=True):
     """Take one with a hole, by its sequence, to reject what is there of it; answered by Done."""
     repair: bool = False
     """Let a hole be filled from what its source has kept, and wait for that."""
+    count: int = 1
+    """Large messages at most. If it is above 1 the answer is LargeTaken, and each message is held
+    by a transaction of its own: their numbers go up from `transaction`."""
 
 
 class PartAt(msgspec.Struct, array_like=True, frozen=True):
@@ -51,6 +54,29 @@ class LargeFound(Head, frozen=True):
     trailer: Envelope | None
     parts: list[PartAt]
     missing: list[MissingPart] = msgspec.field(default_factory=list)
+
+
+class LargeAt(msgspec.Struct, array_like=True, frozen=True):
+    """One large message of LargeTaken."""
+
+    sequence: int
+    source: str
+    header: Envelope
+    trailer: Envelope
+    parts: list[PartAt]
+
+
+class LargeTaken(Head, frozen=True):
+    """Large messages that were taken together.
+
+    If they are `whole`, the body has all records of each: header, fragments and trailer. If not, it
+    is one message, of which the body has header and trailer.
+    """
+
+    code = 58
+    pages = True
+    found: list[LargeAt]
+    whole: bool
 
 
 class LargeList(Head, frozen=True):

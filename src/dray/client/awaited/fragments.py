@@ -64,6 +64,8 @@ class Fragments:
         self.parts = parts
         self.held: Held | None = None
         """None for a message that is only looked at."""
+        self.here: list[memoryview] = []
+        """The records of all fragments, if they came with the message."""
         self._sequence = sequence
         self._layout = layout
         self._process = this_process()
@@ -227,6 +229,12 @@ class Fragments:
         self, parts: list[PartAt]
     ) -> AsyncGenerator[tuple[PartAt, memoryview], None]:
         """Ask for the records of fragments, a few ahead of the one in hand."""
+        if self.here:
+            self.check_held()
+            for part, record in zip(self.parts, self.here, strict=True):
+                if part in parts:
+                    yield part, record
+            return
         waiting: deque[tuple[PartAt, Pending]] = deque()
         ahead = 0
         for part in parts:

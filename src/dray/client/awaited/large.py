@@ -8,19 +8,16 @@ becomes visible.
 
 from __future__ import annotations
 
-import time
 from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-import msgspec
-
 from dray.client.awaited.choices import checked_digest
-from dray.client.awaited.fragments import Origin
 from dray.client.awaited.joining import InTransaction, connection_in, transaction_of
-from dray.client.awaited.large_message import LargeMessage, open_found
+from dray.client.awaited.large_message import LargeMessage
 from dray.client.awaited.large_sending import Fragmentation, LargeSend, send_whole
+from dray.client.awaited.large_takes import LargeTakes, TakenTogether
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.unfinished_uploads import uploads_of
@@ -33,7 +30,7 @@ from dray.client.calls.messages import (
     spells_out_properties,
 )
 from dray.client.calls.public_calls import public
-from dray.client.calls.requests import check_timeout, wait_for
+from dray.client.calls.requests import check_timeout
 from dray.client.calls.tracing import traces_receive, traces_send
 from dray.client.connections.link import QueueHandle
 from dray.client.files.progress import Progress
@@ -41,10 +38,7 @@ from dray.client.files.sources import source_of
 from dray.client.files.steps import reached
 from dray.client.files.upload_state import UnfinishedUpload
 from dray.errors import (
-    LargeMessageHole,
-    MessageNotFound,
-    NotTransactional,
-    StatusQueueMissing,
+    ReceiveTimeout,
     TransactionUsage,
 )
 from dray.large.compression import check_compression
@@ -53,13 +47,12 @@ from dray.large.split import (
     check_fragment_size,
 )
 from dray.model.files import FileProperties
-from dray.model.ids import ManagerId, MessageId, join_id
+from dray.model.ids import MessageId
 from dray.model.limits import FRAGMENT_BYTES_MAX
 from dray.model.message import Message
 from dray.model.names import parse_queue_address
 from dray.wire.frames import (
     Done,
-    LargeFound,
     LargeReceive,
     OpenQueue,
     SelectByCorrelation,
@@ -74,11 +67,12 @@ if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.client.formatters import Encoder
 
+
 PARAMETERS = LargeMessageParameters()
 FIRST = SelectFirst()
 
 
-@public(inner=["beside", "status_queue_on", "take"])
+@public(inner=["beside", "status_queue_on", "take", "take_some"])
 class LargeMessageQueue:
     """A transactional queue used for large messages only (S0-2, S0-3)."""
 
@@ -221,14 +215,16 @@ class LargeMessageQueue:
     async def _peek(self, timeout: float | None, select: SelectLarge = FIRST) -> LargeMessage:
         connection = await self.handle.link.connection()
         try:
-            return await self._find(connection, LargeReceive(0, 0, timeout, select, peek=True))
+            return await self._takes.find(
+                connection, LargeReceive(0, 0, timeout, select, peek=True)
+            )
         except Unreadable as unreadable:
             raise unreadable.told("it stays in the queue") from unreadable
 
     async def unfinished(self) -> list[UnfinishedUpload]:
         """Unfinished uploads: sends with `resume` that are not committed, the oldest first."""
         connection = await self.handle.link.connection()
-        queue = await self._checked(connection)
+        queue = await self._takes.checked(connection)
         return await uploads_of(self.handle.link, queue)
 
     async def drop_unfinished(self, sequence_id: str) -> None:
@@ -269,119 +265,67 @@ class LargeMessageQueue:
         own = await Transaction.begin(self.handle.link) if transaction is None else None
         used = own if transaction is None else transaction_of(transaction)
         assert used is not None
-        until = None if timeout is None else time.monotonic() + timeout
         try:
-            while True:
-                await self._checked(connection_in(used, self.handle))
-                status_queue = await self.status_queue_on(connection_in(used, self.handle))
-                connection, number = await used.join()
-                head = LargeReceive(
-                    0, number, timeout, select, status_queue=status_queue, repair=repair
-                )
-                try:
-                    with used.undivided():
-                        found = await self._find(connection, head)
-                    break
-                except LargeMessageHole as hole:
-                    reached("hole-told")
-                    if await self._reject(hole):
-                        reached("hole-rejected")
-                        raise
-                except Unreadable as unreadable:
-                    fate = await unreadable.set_aside(status_queue)
-                    raise unreadable.told(fate) from unreadable
-                except StatusQueueMissing as error:
-                    if error.queue:
-                        raise
-                    # It was deleted since it was resolved; there may be one of that name again.
-                    connection.forget_queues()
-                timeout = None if until is None else max(0.0, until - time.monotonic())
+            (found,) = await self._takes.take(
+                LargeReceive(0, 0, timeout, select, repair=repair), [used]
+            )
         except BaseException:
             if own is not None:
                 await own.abort()
             raise
+        assert found is not None
         found.bind(used, owned=own is not None, repair=repair)
         reached("message-found")
         return found
 
-    async def _reject(self, hole: LargeMessageHole) -> bool:
-        """Reject the parts of a message with a hole, so that it is not reported again (S0-16).
+    @traces_receive
+    async def take_some(self, timeout: float | None, most: int) -> TakenTogether:
+        """Receive the first large message, and up to `most` in all if they are short.
 
-        Returns whether they were there to reject: another receiver may have been told of it too.
+        Each is in a transaction of its own. Raises as `receive` does.
         """
-        async with await Transaction.begin(self.handle.link) as own:
-            connection, number = await own.join()
-            status_queue = await self.status_queue_on(connection)
-            try:
-                await self.handle.call(
-                    lambda queue: LargeReceive(
-                        queue,
-                        number,
-                        0.0,
-                        SelectBySequence(hole.sequence_id),
-                        status_queue=status_queue,
-                        reject=True,
-                    ),
-                    Done,
-                    connection=connection,
-                )
-            except MessageNotFound:
-                return False
-        return True
+        connection = await self.handle.link.connection()
+        number = await connection.numbers(most)
+        own = [Transaction(self.handle.link, connection, number + each) for each in range(most)]
+        try:
+            found = await self._takes.take(LargeReceive(0, 0, timeout, count=most), own)
+        except ReceiveTimeout:
+            await own[0].abort()
+            raise
+        except BaseException:
+            for each in own[1:]:
+                each.leave()
+            await own[0].abort()
+            raise
+        taken = TakenTogether([], [], len(found))
+        for each, message in zip(own, found, strict=False):
+            await each.join()
+            if message is None:
+                await each.abort()
+                continue
+            message.bind(each, owned=False)
+            taken.messages.append(message)
+            taken.transactions.append(each)
+        for each in own[len(found) :]:
+            each.let_go()
+        reached("message-found")
+        return taken
 
-    async def _find(self, connection: Connection, head: LargeReceive) -> LargeMessage:
-        """Ask for a large message; `head` without the number of the queue."""
-        wait_s = wait_for(head.timeout)
-        await self._checked(connection)
-        used, frame = await self.handle.call(
-            lambda queue: msgspec.structs.replace(head, queue=queue),
-            LargeFound,
-            wait_s=wait_s,
-            connection=connection,
-        )
-        found = frame.head
-        assert isinstance(found, LargeFound)
-        sequence_id = join_id(ManagerId(found.source), found.sequence)
-        if found.missing:
-            raise LargeMessageHole(
-                f"large message {sequence_id} in {self.handle.name!r} lacks parts: {found.missing}",
-                sequence_id=sequence_id,
-                missing=found.missing,
-            )
-        queue = await self._checked(used)
-        origin = Origin(self.handle.link.runtime, used, queue, self.handle.name, sequence_id)
-        return open_found(origin, found, frame.body)
+    async def status_queue_on(self, connection: Connection) -> int:
+        """Give the number of the status queue (S0-4); raises `StatusQueueMissing`."""
+        return await self._takes.status_queue_on(connection)
 
-    async def _checked(self, connection: Connection) -> int:
-        """Give the queue's number; raises `NotTransactional`."""
-        opened = await self.handle.opened(connection)
-        if not opened.transactional:
-            raise NotTransactional(
-                f"queue {self.handle.name!r} is not transactional; large messages need a"
-                " transactional queue",
-                queue=self.handle.name,
-            )
-        return opened.number
+    @property
+    def _takes(self) -> LargeTakes:
+        return LargeTakes(self.handle, self._status_queue)
 
     async def _checked_to_send(self, connection: Connection) -> int:
-        """Do the same, and have the status queue made that the receiver will need.
+        """Give the queue's number, and have the status queue made that the receiver will need.
 
         A sender needs none, so it neither waits for the answer nor minds what it says. The
         receivers of another manager's queue have theirs there.
         """
-        number = await self._checked(connection)
+        number = await self._takes.checked(connection)
         if not parse_queue_address(self.handle.name).remote:
             connection.leave_once(OpenQueue(self._status_queue, for_status=True))
         return number
-
-    async def status_queue_on(self, connection: Connection) -> int:
-        """Give the number of the status queue (S0-4); raises `StatusQueueMissing`."""
-        name = self._status_queue
-        opened = await connection.open_queue(name, for_status=True)
-        if not opened.transactional:
-            raise StatusQueueMissing(
-                f"the status queue {name!r} is not transactional; delete it and create a"
-                " transactional one",
-                queue=name,
-            )
-        return opened.number

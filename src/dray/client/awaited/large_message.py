@@ -11,6 +11,7 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +30,7 @@ from dray.client.formatters import Decoder, decoded
 from dray.errors import LargeMessageCorrupt, LargeMessageError, ProtocolError, TransactionUsage
 from dray.large.split import Control, read_control
 from dray.model.classes import TransactionStatus
-from dray.wire.frames import LargeFound, PartAt
+from dray.wire.frames import LargeAt, LargeFound, PartAt
 
 if TYPE_CHECKING:
     from dray.client.awaited.transaction import Transaction
@@ -41,26 +42,45 @@ def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMess
     Raises `LargeMessageCorrupt` if they were damaged on the way, `Unreadable` if they were not.
     """
     split = found.header.length
+    try:
+        return _opened(origin, found, body[:split], body[split:])
+    finally:
+        origin.connection.give_back(body)
+
+
+def open_taken(origin: Origin, found: LargeAt, body: memoryview, *, whole: bool) -> LargeMessage:
+    """Take a message apart that came with others, or by itself if it is not `whole` there.
+
+    Raises as `open_found` does.
+    """
+    parts = [each.length for each in found.parts] if whole else []
+    ends = accumulate((found.header.length, *parts, found.trailer.length), initial=0)
+    records = [body[first:last] for first, last in pairwise(ends)]
+    message = _opened(origin, found, records[0], records[-1])
+    message.bring(records[1:-1])
+    return message
+
+
+def _opened(
+    origin: Origin, found: LargeFound | LargeAt, first: memoryview, last: memoryview
+) -> LargeMessage:
     trailer_envelope = found.trailer
     try:
         if trailer_envelope is None:
             raise ProtocolError("the queue manager announced a large message without its trailer")
-        for envelope, record in ((found.header, body[:split]), (trailer_envelope, body[split:])):
+        for envelope, record in ((found.header, first), (trailer_envelope, last)):
             checked_header(record, envelope.length, envelope.crc)
     except ProtocolError as error:
-        origin.connection.give_back(body)
         raise LargeMessageCorrupt(
             f"the header or trailer of large message {origin.sequence_id} cannot be read: {error}",
             sequence_id=origin.sequence_id,
         ) from error
     try:
-        header = arrived(found.header, body[:split], origin.queue_name)
-        trailer = arrived(trailer_envelope, body[split:], origin.queue_name)
+        header = arrived(found.header, first, origin.queue_name)
+        trailer = arrived(trailer_envelope, last, origin.queue_name)
         control = read_control(trailer.message.body)
     except ProtocolError as error:
         raise Unreadable(origin, str(error), found.header.lookup_id) from error
-    finally:
-        origin.connection.give_back(body)
     if control.fragment_count != len(found.parts):
         why = f"it has {len(found.parts)} fragments and says {control.fragment_count}"
         raise Unreadable(origin, why, found.header.lookup_id)
@@ -89,7 +109,7 @@ async def checked_pieces(
             number += 1
 
 
-@public(made_by="LargeMessageQueue.receive", inner=["bind"])
+@public(made_by="LargeMessageQueue.receive", inner=["bind", "bring"])
 class LargeMessage(Described):
     """A received large message: its properties, and its body, which can be read repeatedly.
 
@@ -121,6 +141,10 @@ class LargeMessage(Described):
         """
         header = self.said.header.lookup_id or 0
         self._fragments.held = Held(transaction, header, owned, repair)
+
+    def bring(self, records: list[memoryview]) -> None:
+        """Have the records of all fragments, so that none is asked for."""
+        self._fragments.here = records
 
     async def read(self, size: int = -1) -> bytes:
         """Read up to `size` bytes, by default all that are left; b"" at the end.

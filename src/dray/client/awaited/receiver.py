@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[[AnyMessage, Transaction], object]
 """Called with a message and its transaction; may be a coroutine function."""
+Report = Callable[["Handled"], object]
 Then = Literal["reject", "move", "drop"]
 RETRY = "retry"
 BACKOFF_S: Final = (0.2, 30.0)
@@ -120,9 +121,14 @@ class Receiver:
         """
         check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
+        handled: list[Handled] = []
+        await self._handle(handler, handled.append, deadline)
+        return handled[0]
+
+    async def _handle(self, handler: Handler, report: Report, deadline: float | None) -> int:
         if not self._reconnect:
-            return await self._handle_next(handler, deadline)
-        return await self._handle_patiently(handler, deadline, _NeverStop())
+            return await self._handle_next(handler, report, deadline)
+        return await self._handle_patiently(handler, report, deadline, _NeverStop())
 
     async def run(
         self,
@@ -130,7 +136,7 @@ class Receiver:
         stop: Stop,
         *,
         workers: int = 1,
-        report: Callable[[Handled], object] | None = None,
+        report: Report | None = None,
     ) -> int:
         """Handle messages until `stop` is set, `workers` of them side by side; return how many.
 
@@ -144,11 +150,7 @@ class Receiver:
             count = 0
             try:
                 while not run.is_set():
-                    handled = await self._handle_or_wait(handler, run)
-                    if handled is not None:
-                        count += 1
-                        if report is not None:
-                            report(handled)
+                    count += await self._handle_or_wait(handler, report or _ignore, run)
             except BaseException:
                 run.end()
                 raise
@@ -156,29 +158,29 @@ class Receiver:
 
         return sum(await self._link.runtime.together([work() for _ in range(workers)], run.end))
 
-    async def _handle_or_wait(self, handler: Handler, stop: Stop) -> Handled | None:
-        """Handle a message; None if there was none for a moment."""
+    async def _handle_or_wait(self, handler: Handler, report: Report, stop: Stop) -> int:
+        """Handle a message; return how many, 0 if there was none for a moment."""
         try:
             if self._reconnect:
-                return await self._handle_patiently(handler, None, stop)
-            return await self._handle_next(handler, time.monotonic() + _LISTEN_S)
+                return await self._handle_patiently(handler, report, None, stop)
+            return await self._handle_next(handler, report, time.monotonic() + _LISTEN_S)
         except ReceiveTimeout:
-            return None
+            return 0
         except LargeMessageError as error:
             # The queue manager has rejected the message or moved it; if it cannot, a pause helps.
             _log.warning("%s", error)
             await self._pause(BACKOFF_S[0], None, stop)
-            return None
+            return 0
 
     async def _handle_patiently(
-        self, handler: Handler, deadline: float | None, stop: Stop
-    ) -> Handled:
+        self, handler: Handler, report: Report, deadline: float | None, stop: Stop
+    ) -> int:
         """Handle a message; wait while the queue manager is away. Raises `ReceiveTimeout`."""
         pause = BACKOFF_S[0]
         while True:
             soon = time.monotonic() + _LISTEN_S
             try:
-                handled = await self._handle_next(handler, _sooner(deadline, soon))
+                count = await self._handle_next(handler, report, _sooner(deadline, soon))
             except ReceiveTimeout:
                 self._is_back()
                 if stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
@@ -195,26 +197,33 @@ class Receiver:
                 pause = min(2 * pause, BACKOFF_S[1])
             else:
                 self._is_back()
-                return handled
+                return count
 
-    async def _handle_next(self, handler: Handler, deadline: float | None) -> Handled:
+    async def _handle_next(self, handler: Handler, report: Report, deadline: float | None) -> int:
+        """Handle what comes next, and report it; return how many messages that were."""
         while True:
             due = await self._bring_back()
             wait = _sooner(_left(deadline), _left(due))
-            transaction = await Transaction.begin(self._link)
             try:
-                message = await self._messages.take(wait, transaction)
+                return await self._handle_within(handler, report, wait)
             except ReceiveTimeout:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise
-                continue
-            except BaseException:
-                if transaction.under_way:
-                    await transaction.abort()
-                raise
-            return await self._handle(handler, message, transaction)
 
-    async def _handle(
+    async def _handle_within(self, handler: Handler, report: Report, wait: float | None) -> int:
+        transaction = await Transaction.begin(self._link)
+        try:
+            message = await self._messages.take(wait, transaction)
+        except ReceiveTimeout:
+            raise
+        except BaseException:
+            if transaction.under_way:
+                await transaction.abort()
+            raise
+        report(await self._handle_one(handler, message, transaction))
+        return 1
+
+    async def _handle_one(
         self, handler: Handler, message: AnyMessage, transaction: Transaction
     ) -> Handled:
         try:
@@ -227,17 +236,23 @@ class Receiver:
                 finally:
                     if isinstance(message, LargeMessage):
                         await message.close()
-        except InDoubt:
+        except Exception as error:  # noqa: BLE001 - the fate of the message is decided there
+            return await self._ended(message, transaction, error)
+        return Handled(message, Fate.DONE)
+
+    async def _ended(
+        self, message: AnyMessage, transaction: Transaction, error: Exception
+    ) -> Handled:
+        """Give the outcome of a message after an error; raises one that is not of the message."""
+        if isinstance(error, InDoubt):
             if self._reconnect and await self._has_committed(transaction):
                 return Handled(message, Fate.DONE)
-            raise
-        except Exception as error:
-            if not _is_of_the_message(error):
-                raise
-            if transaction.status is TransactionStatus.COMMITTED:
-                return Handled(message, Fate.DONE, error)
-            return Handled(message, await self._after_failure(message), error)
-        return Handled(message, Fate.DONE)
+            raise error
+        if not _is_of_the_message(error):
+            raise error
+        if transaction.status is TransactionStatus.COMMITTED:
+            return Handled(message, Fate.DONE, error)
+        return Handled(message, await self._after_failure(message), error)
 
     async def _has_committed(self, transaction: Transaction) -> bool:
         """Ask until the queue manager knows how a transaction in doubt has ended."""
@@ -344,6 +359,10 @@ class _Run:
     def end(self) -> None:
         """Stop."""
         self._ended = True
+
+
+def _ignore(_: Handled) -> None:
+    """Nobody wants to know."""
 
 
 class _NeverStop:

@@ -54,8 +54,10 @@ _GATHER_BYTES_MAX = 256 * KIB
 """A longer record goes out at once, from the memory in which it is."""
 _INNER = frozenset(
     {
+        "begin_commit",
         "connection",
         "doom",
+        "end_commit",
         "join",
         "leave",
         "let_go",
@@ -88,6 +90,7 @@ class Transaction:
         self._joined = False
         self._request_id = 0
         self._doom: DrayError | None = None
+        self._asked: tuple[Head, Pending] | None = None
         self._over = False
         link.note_begun(self.id, self)
 
@@ -369,17 +372,29 @@ class Transaction:
         reached: TransactionStatus,
         answer: type[Head],
     ) -> None:
+        head, before = await self._last_words(request)
+        said = "commit" if reached is TransactionStatus.COMMITTED else "prepare"
+        with self._told_of(said):
+            await self._connection.call(head, answer, before=before)
+        self._status = reached
+
+    async def _last_words(self, request: Callable[[int, int], Head]) -> tuple[Head, list[Buffer]]:
+        """The request that ends it, and the frames ahead of that; raises what has doomed it."""
         connection = self._connection
         # A transaction that is known to be lost is not in doubt: it is aborted.
         connection.glance()
         if self._doom is not None or connection.lost is not None:
             await self._give_up()
-        said = "commit" if reached is TransactionStatus.COMMITTED else "prepare"
         # Until the answer is here, whatever interrupts us leaves it open.
         self._status = TransactionStatus.IN_DOUBT
+        before = self._frame_of_run()
+        return request(self._number, self._sends), before
+
+    @contextmanager
+    def _told_of(self, said: str) -> Iterator[None]:
+        """A block that waits for the answer to its end."""
         try:
-            before = self._frame_of_run()
-            await connection.call(request(self._number, self._sends), answer, before=before)
+            yield
         except (ConnectionLost, ProtocolError, StorePoisoned) as error:
             raise InDoubt(
                 f"the answer to the {said} of {self.id} was lost ({error}); ask"
@@ -391,7 +406,26 @@ class Transaction:
             if self._doom is None or self._doom.code == error.code:
                 raise
             raise self._fate(self._doom) from error
-        self._status = reached
+
+    async def begin_commit(self) -> None:
+        """Ask for its commit; `end_commit` waits for the answer. Raises as `commit` does."""
+        async with self._alone():
+            self._check_pending()
+            head, before = await self._last_words(Commit)
+            with self._told_of("commit"):
+                self._asked = head, await self._connection.start(head, before=before)
+
+    async def end_commit(self) -> None:
+        """Wait until it has committed; raises as `commit` does."""
+        async with self._alone():
+            assert self._asked is not None, "begin_commit came before"
+            head, pending = self._asked
+            try:
+                with self._told_of("commit"):
+                    await self._connection.answered(pending, head, Done)
+                self._status = TransactionStatus.COMMITTED
+            finally:
+                self._finish()
 
     async def _give_up(self) -> None:
         """Abort a doomed transaction instead of committing it, and raise what doomed it."""

@@ -110,6 +110,18 @@ class Connection(ABC):
         silence the connection is lost. `lost` makes the error for a lost answer.
         """
         pending = await self._begin(head, body, before)
+        return await self.answered(pending, head, answer, wait_s=wait_s, lost=lost)
+
+    async def answered(
+        self,
+        pending: Pending,
+        head: Head,
+        answer: type[Head],
+        *,
+        wait_s: float | None = None,
+        lost: Lost | None = None,
+    ) -> Frame:
+        """Wait for the answer to a request that was started; raises as `call` does."""
         try:
             frame = await self.wait(pending, wait_s)
         except DrayError as error:

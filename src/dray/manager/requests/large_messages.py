@@ -19,7 +19,7 @@ from dray.large.join import PartSeen, SequenceKey
 from dray.manager.change.quarantine import set_aside
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.peers.repairs import may_be_filled
-from dray.manager.queue.index import lookup_id_of, part_of, place_in, unpack
+from dray.manager.queue.index import lengths_in, lookup_id_of, part_of, place_in, unpack
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
 from dray.manager.requests.statuses import statuses_of
 from dray.manager.session import Waiter
@@ -27,14 +27,17 @@ from dray.manager.transactions.transactions import open_transaction, opened_by, 
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
-from dray.model.limits import BATCH_MESSAGES_MAX
+from dray.model.limits import BATCH_MESSAGES_MAX, LARGE_TAKEN_BYTES_MAX, LARGE_TAKEN_MAX
 from dray.wire.frames import (
     Done,
+    Envelope,
+    LargeAt,
     LargeEntry,
     LargeFound,
     LargeList,
     LargeListed,
     LargeReceive,
+    LargeTaken,
     PartAt,
     PartDamaged,
     SelectByCorrelation,
@@ -75,6 +78,8 @@ def handle_large_receive(
         raise TransactionUsage(f"queue {queue.name!r} is not transactional: no large message in it")
     if not head.peek and not head.transaction:
         raise no_sense("transaction", "one that takes the large message", head.transaction)
+    if not 1 <= head.count <= LARGE_TAKEN_MAX or (head.count > 1 and (head.peek or head.reject)):
+        raise no_sense("count", f"1, or up to {LARGE_TAKEN_MAX} messages to take", head.count)
     if not head.peek:
         check_may_take(queue)
     if large_receive_now(receives, session, request_id, head, asked_now=True):
@@ -119,25 +124,95 @@ def large_receive_now(
         if statuses is not None:
             statuses.place(assembly)
         raise _hole(context, queue, assembly, head, told=statuses is not None)
-    if head.peek:
-        packed = entries_of(queue, assembly)
+    if head.count > 1:
+        some = _small_ones(context, queue, assembly, fitting, count=head.count)
     else:
-        owner = open_transaction(receives.transactions, session, head.transaction)
-        if statuses is not None:
-            statuses.place(assembly)
-            statuses.hold(assembly, owner)
-        packed = hold_whole(context, queue, owner, assembly)
-    both = packed[0] + packed[-1]
-    header, trailer = envelopes_in(both)
-    found = LargeFound(
-        assembly.key.sequence,
-        assembly.key.source.hex(),
-        header,
-        trailer,
-        [PartAt(each.lookup_id, each.length, each.crc) for each in map(unpack, packed[1:-1])],
-    )
-    context.answer(session, request_id, found, bodies_in(context.store, both))
+        some = [assembly]
+    if head.peek:
+        held = [entries_of(queue, assembly)]
+    else:
+        held = [
+            _hold(receives, session, queue, each, statuses=statuses, transaction=number)
+            for number, each in enumerate(some, head.transaction)
+        ]
+    if head.count > 1:
+        _answer_some(context, session, request_id, some, held=held)
+        return True
+    found = LargeFound(*_told_of(assembly, held[0]))
+    context.answer(session, request_id, found, bodies_in(context.store, held[0][0] + held[0][-1]))
     return True
+
+
+def _hold(
+    receives: LargeReceives,
+    session: Session,
+    queue: StoredQueue,
+    assembly: Assembly,
+    *,
+    statuses: Statuses | None,
+    transaction: int,
+) -> list[bytes]:
+    """Hold a whole large message, and its status, for a transaction; the entries of its parts."""
+    owner = open_transaction(receives.transactions, session, transaction)
+    if statuses is not None:
+        statuses.place(assembly)
+        statuses.hold(assembly, owner)
+    return hold_whole(receives.context, queue, owner, assembly)
+
+
+def _told_of(
+    assembly: Assembly, packed: list[bytes]
+) -> tuple[int, str, Envelope, Envelope, list[PartAt]]:
+    """Tell a receiver of a large message, whose entries are given."""
+    header, trailer = envelopes_in(packed[0] + packed[-1])
+    parts = [PartAt(each.lookup_id, each.length, each.crc) for each in map(unpack, packed[1:-1])]
+    return assembly.key.sequence, assembly.key.source.hex(), header, trailer, parts
+
+
+def _small_ones(
+    context: Context,
+    queue: StoredQueue,
+    first: Assembly,
+    others: Iterator[Assembly],
+    *,
+    count: int,
+) -> list[Assembly]:
+    """The first large message, and those behind it that are whole and fit one frame with it."""
+    some: list[Assembly] = []
+    room = LARGE_TAKEN_BYTES_MAX
+    for assembly in chain((first,), others):
+        # A message that has a status comes for that first, and then again in its place.
+        if assembly in some:
+            continue
+        room -= _records_bytes(queue, assembly)
+        damaged = assembly is not first and (
+            not assembly.whole or _damaged_ends(context, queue, assembly)
+        )
+        if len(some) == count or (some and (room < 0 or damaged)):
+            break
+        some.append(assembly)
+        if room < 0:
+            break
+    return some
+
+
+def _records_bytes(queue: StoredQueue, assembly: Assembly) -> int:
+    return sum(lengths_in(b"".join(entries_of(queue, assembly))))
+
+
+def _answer_some(
+    context: Context,
+    session: Session,
+    request_id: int,
+    some: list[Assembly],
+    *,
+    held: list[list[bytes]],
+) -> None:
+    """Answer with large messages that were taken together; one that is long without its body."""
+    whole = sum(lengths_in(b"".join(chain(*held)))) <= LARGE_TAKEN_BYTES_MAX
+    found = [LargeAt(*_told_of(*each)) for each in zip(some, held, strict=True)]
+    sent = b"".join(chain(*held)) if whole else held[0][0] + held[0][-1]
+    context.answer(session, request_id, LargeTaken(found, whole), bodies_in(context.store, sent))
 
 
 def _repaired(

@@ -81,6 +81,62 @@ def test_an_aborted_large_receive_is_delivered_again_first(driver: ManagerDriver
     assert take_large(caller, queue, taking).sequence == sequences[1]
 
 
+def take_some(caller: Caller, queue: int, count: int) -> tuple[int, list[int], bool, bytes]:
+    """Take several; the first transaction, the sequences, whether bodies came, and the body."""
+    transaction = caller.number_for()
+    for _ in range(count - 1):
+        caller.number_for()
+    taken, body = caller.call_whole(frames.LargeReceive(queue, transaction, 0.0, count=count))
+    assert isinstance(taken, frames.LargeTaken)
+    return transaction, [each.sequence for each in taken.found], taken.whole, body
+
+
+def test_several_are_taken_together_and_each_in_a_transaction_of_its_own(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequences = [send_large(caller, queue, 2, transaction) for _ in range(4)]
+    caller.commit(transaction, 12)
+    first, found, whole, body = take_some(caller, queue, 3)
+    assert (found, whole) == (sequences[:3], True)
+    assert body.count(b"\x01")
+    assert take_some(other, queue, 3)[1] == sequences[3:]
+    caller.commit(first, 0)
+    caller.commit(first + 2, 0)
+    caller.call(frames.Abort(first + 1))
+    assert take_some(caller, queue, 3)[1] == [sequences[1]]
+
+
+def test_one_with_a_hole_or_a_long_one_is_not_taken_together_with_others(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequences = [send_large(caller, queue, number, transaction) for number in (1, 30, 1, 2)]
+    caller.commit(transaction, 12)
+    monkeypatch.setattr("dray.manager.requests.large_messages.LARGE_TAKEN_BYTES_MAX", 1_000)
+    assert take_some(caller, queue, 5)[1:3] == (sequences[:1], True)
+    first, found, whole, _ = take_some(caller, queue, 5)
+    assert (found, whole) == (sequences[1:2], False), "a long one comes without its body"
+    caller.call(frames.Abort(first))
+    caller.commit(take_some(caller, queue, 5)[0], 0)
+    holed = take_large(caller, queue, (taking := caller.number_for())).parts[0].lookup_id
+    caller.call(frames.Abort(taking))
+    caller.receive(queue, select=frames.SelectAt(holed + 3), guarded=False)
+    assert take_some(caller, queue, 5)[1] == sequences[2:3]
+
+
+@pytest.mark.parametrize("options", [{"count": 0}, {"count": 65}, {"count": 2, "peek": True}])
+def test_a_count_that_nobody_can_take_is_refused(
+    driver: ManagerDriver, options: dict[str, object]
+) -> None:
+    caller = driver.session()
+    queue = caller.create("files")
+    with pytest.raises(errors.InvalidArgument, match="count"):
+        caller.call(frames.LargeReceive(queue, caller.number_for(), 0.0, **options))
+
+
 def test_large_messages_are_found_again_after_a_crash(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
