@@ -193,7 +193,8 @@ FOLDERS = {
     "watch": {
         "directory": NEEDED, "queue": NEEDED, "state": NEEDED, "include": (), "exclude": (),
         "hidden": False, "follow_links": False, "changed": "send", "settle": 2.0, "poll": None,
-        "ready_suffix": "", "after": "keep", "batch": 1, "in_doubt": None, "stop": None,
+        "ready_suffix": "", "after": "keep", "batch": 1, "in_doubt": None, "wait": None,
+        "stop": None,
         "tell": None,
     },
     "receive": {

@@ -308,6 +308,83 @@ def test_a_run_that_is_killed_at_any_step_sends_nothing_twice_and_leaves_nothing
             assert left == (set(FILES) if after == "keep" else set())
 
 
+WAITING_DIES = """
+import os, sys
+import dray, dray.folders
+from dray.folders import sending
+
+def die(*arguments, **named):
+    os.kill(os.getpid(), 9)
+
+def after(original):
+    def call(*arguments, **named):
+        original(*arguments, **named)
+        die()
+    return call
+
+folder, state, url, point, how = sys.argv[1:]
+ledger = sending.FolderLedger
+match point:
+    case "after the commit": ledger.settle = die
+    case "after the settling": ledger.settle = after(ledger.settle)
+    case "before the arrival is noted": ledger.note_arrivals = die
+    case "after the arrival is noted": ledger.note_arrivals = after(ledger.note_arrivals)
+    case "after the clearing": ledger.cleared = lambda *given, gone: die() if gone else None
+with dray.connect(url) as manager:
+    queue = manager.queue("files")
+    dray.folders.watch(folder, queue, state=state, settle=0, batch=2, after=how, wait="accepted")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", ["delete", "move:{}"])
+def test_a_watch_that_is_killed_at_any_step_removes_each_file_once_it_has_arrived(tmp_path, after):
+    steps = ["after the commit", "after the settling", "before the arrival is noted"]
+    steps += ["after the arrival is noted", "after the clearing"]
+    after, files = after.format(tmp_path / "moved"), {"a": b"first", "b/c": b""}
+    with ManagerProcess("one", tmp_path) as process, process.connect() as manager:
+        queue = manager.create_queue("files")
+        for step in steps:
+            folder, state = tmp_path / f"folder {step}", tmp_path / step
+            for name, body in files.items():
+                put(folder / name, body)
+            killed = subprocess.run(
+                [sys.executable, "-c", WAITING_DIES, folder, state, process.url, step, after],
+                check=False,
+            )
+            assert killed.returncode == -9, step
+            options = {"settle": 0, "after": after, "wait": "accepted"}
+            with watching(folder, queue, state, **options):
+                until(lambda folder=folder: not any(each.is_file() for each in folder.rglob("*")))
+            assert sorted(received(queue)) == sorted(files.items()), step
+
+
+def test_a_file_that_its_receiver_refused_stays_in_a_watched_folder(folder, queue, state):
+    def refuse(message, transaction):
+        raise ValueError("not this one")
+
+    large = dray.LargeMessageQueue(queue)
+    with watching(folder, queue, state, settle=0, after="delete", wait="received") as told:
+        until(lambda: len(paths(told)) == 4)
+        refused = dray.Receiver(large, retries=0).handle_next(refuse, 10).message.file.path
+        for _ in range(3):
+            large.receive(10).commit()
+        until(lambda: len([each for each in folder.rglob("*") if each.is_file()]) == 1)
+        until(lambda: any(isinstance(each, LeftOut) for each in told))
+    assert (folder / refused).exists()
+    (left_out,) = [each for each in told if isinstance(each, LeftOut)]
+    assert left_out.path == refused
+    assert left_out.reason.startswith("it was sent and stays in its folder: ")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"wait": "soon", "after": "delete"}, {"wait": "accepted"}], ids=["value", "kept"]
+)
+def test_a_wait_that_means_nothing_is_refused(folder, queue, state, wrong):
+    with pytest.raises(dray.InvalidArgument, match="wait"):
+        dray.folders.watch(folder, queue, state=state, **wrong)
+
+
 def test_a_walk_through_old_files_goes_on_without_waiting_for_changes(
     folder, queue, state, monkeypatch
 ):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 
 import pytest
 
 import dray
 from dray.testing.processes import ManagerProcess
+from tests.integration.commands import COMMAND, environment, until
 from tests.integration.commands import dray as run
-from tests.integration.commands import (
-    environment,  # noqa: F401 - with its fixture
-)
 
 pytestmark = pytest.mark.slow
 WITHIN_S = 60
@@ -119,3 +118,29 @@ def test_a_folder_loses_its_files_only_once_they_have_arrived(send, there, file,
     receiver.join()
     # Nobody knows of the first one that it has arrived.
     assert (file.exists(), other.exists()) == (True, False)
+
+
+def test_a_watch_removes_a_file_once_a_receiver_at_the_destination_has_it(
+    managers, there, file, tmp_path
+):
+    queue = there.create_queue("watched")
+    target = f"dray://127.0.0.1:{managers[1].port}/watched"
+    state = tmp_path.with_name(tmp_path.name + "-state")
+    options = ["--state", state, "--settle", "0", "--after", "delete", "--wait=received"]
+    for wrong in (["--wait"], ["--wait=60", "--after", "delete"]):
+        refused = run("watch", tmp_path, target, "--state", state, *wrong, url=managers[0].url)
+        assert refused.status == 2, wrong
+    watch = subprocess.Popen(
+        [*COMMAND, "watch", tmp_path, target, *options],
+        env=environment(managers[0].url),
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert watch.stdout.readline().startswith(b"sent ")
+        with dray.LargeMessageQueue(queue).receive(WITHIN_S):
+            assert file.exists(), "nobody has committed it yet"
+        until(lambda: not file.exists())
+    finally:
+        watch.terminate()
+        watch.stdout.close()
+    assert watch.wait(WITHIN_S) == 0

@@ -85,6 +85,17 @@ wait_option = click.option(
 )
 
 
+watch_wait_option = click.option(
+    _OPTION,
+    type=_WaitValue(),
+    metavar="[=received]",
+    help=(
+        "Delete or move a file (--after) only once its destination has accepted it, or with"
+        " --wait=received once a receiver has committed it."
+    ),
+)
+
+
 class Arrivals:
     """The messages of one command, and the queue of their acknowledgments."""
 

@@ -23,6 +23,7 @@ from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.queue import Queue
 from dray.client.connections.threads import run
 from dray.errors import DeliveryRefused, InvalidArgument, InvalidConfiguration
+from dray.folders.arrivals import ACKNOWLEDGE, FolderArrivals
 from dray.folders.clearing import Clearing
 from dray.folders.file_receiver import FileNotReceived, FileReceived
 from dray.folders.fsspec import is_url
@@ -34,6 +35,7 @@ from dray.folders.sending import Asking, Destination, FileSent, FolderSender, In
 from dray.folders.store_tree import StoreTree
 from dray.folders.tree import FoundFile, LeftOut, Selection, SourceTree, Tree
 from dray.folders.watching import FolderWatch, Pace
+from dray.model.arguments import no_sense
 from dray.model.classes import Acknowledge
 from dray.model.files import FileProperties
 from dray.model.platforms import is_linux
@@ -164,6 +166,7 @@ def watch(
     after: str = "keep",
     batch: int = 1,
     in_doubt: InDoubtFiles | None = None,
+    wait: Arrival | None = None,
     stop: threading.Event | None = None,
     tell: Tell | None = None,
 ) -> Sent:
@@ -173,9 +176,12 @@ def watch(
     start is sent when it has not changed for `settle` seconds. With `poll` the folder is looked at
     every so many seconds instead, and every file has to settle: use it where the kernel does not
     tell of changes, as on network file systems. With `ready_suffix=".done"` a file is sent when
-    `NAME.done` appears. The call goes on by itself when the queue manager is away or full. The
-    other arguments are those of `send`.
+    `NAME.done` appears. With `wait` a file is deleted or moved only once its destination has
+    accepted it ("accepted") or a receiver has committed it ("received"); one that is refused stays.
+    The call goes on by itself when the queue manager is away or full. The other arguments are those
+    of `send`.
     """
+    _check_wait(wait, after)
     root = _folder(directory)
     selection = _selection(
         include,
@@ -190,6 +196,7 @@ def watch(
     tree = Tree(root, selection)
     to = _destination(queue)
     with _ledger(Path(state), to) as ledger:
+        asking = Asking(ACKNOWLEDGE[wait], ledger.arrivals) if wait else None
         sender = FolderSender(
             tree,
             to,
@@ -197,6 +204,8 @@ def watch(
             files_per_transaction=batch,
             changed=changed == "send",
             clearing=_clearing(root, after, ready_suffix),
+            asking=asking,
+            arrivals=FolderArrivals(to.link, ledger, wait) if wait else None,
             tell=told,
         )
         # The kernel does not tell of changes behind links, and only Linux tells of closed files.
@@ -211,6 +220,13 @@ def watch(
         )
         watcher.run(in_doubt=in_doubt)
         return Sent(sender.count, sender.bytes)
+
+
+def _check_wait(wait: str | None, after: str) -> None:
+    if wait is not None and wait not in ACKNOWLEDGE:
+        raise no_sense("wait", "'accepted' or 'received'", wait)
+    if wait is not None and after == "keep":
+        raise InvalidArgument("wait is for after='delete' or after='move:DIR'", argument="wait")
 
 
 def _send_all(tree: SourceTree, sender: FolderSender, tell: Tell, *, whole: bool) -> None:

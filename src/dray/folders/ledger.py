@@ -9,7 +9,8 @@ states. SQLite keeps it, and syncs the rows of a transaction before that one com
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 VERSION: Final = "1"
+_NAME_BYTES: Final = 8
 _FILE: Final = "ledger.sqlite"
 _REMEDY: Final = "give another directory for the state"
 _ASKED_AT_ONCE: Final = 500
@@ -31,11 +33,14 @@ _TO_ARRIVE: Final = 2
 """To be removed from the folder once it has arrived; it stays as long as nobody knows."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS files (
-    path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, state INTEGER
+    path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, state INTEGER,
+    message TEXT
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS to_clear ON files (state) WHERE state = 1;
+CREATE INDEX IF NOT EXISTS to_arrive ON files (message) WHERE state = 2;
 CREATE TABLE IF NOT EXISTS pending (
-    path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, transaction_id TEXT
+    path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, transaction_id TEXT,
+    message TEXT
 ) WITHOUT ROWID;
 """
 
@@ -55,11 +60,14 @@ class FolderLedger:
         except OSError as error:
             raise unusable(file, error, _REMEDY) from error
         about = {"version": VERSION, "manager": manager_id, "queue": queue}
+        new = about | {"arrivals": f"arrivals-{secrets.token_hex(_NAME_BYTES)}"}
         self._database = LedgerDatabase(
-            file, _SCHEMA, about, used=f"uses the ledger in {folder}", remedy=_REMEDY
+            file, _SCHEMA, new, used=f"uses the ledger in {folder}", remedy=_REMEDY
         )
         noted = self._database.about
-        if noted != about:
+        self.arrivals = noted.get("arrivals", "")
+        """The name of a queue for acknowledgments of files that are in this ledger."""
+        if noted != about | {"arrivals": self.arrivals}:
             self.close()
             raise InvalidConfiguration(
                 f"{folder} is the ledger of queue {noted.get('queue')!r} at queue manager"
@@ -96,15 +104,23 @@ class FolderLedger:
                 new.append(each)
         return new
 
-    def begin(self, transactions: Iterable[tuple[str, Sequence[FoundFile]]]) -> None:
-        """Note, durably, which files each transaction will have sent if it commits."""
+    def begin(
+        self,
+        transactions: Iterable[tuple[str, Sequence[FoundFile]]],
+        messages: Mapping[str, str] | None = None,
+    ) -> None:
+        """Note, durably, which files each transaction will have sent if it commits.
+
+        `messages` has the ids of their messages by path, if their arrival is of interest.
+        """
+        ids = messages or {}
         rows = [
-            (os.fsencode(each.path), *each.version, transaction_id)
+            (os.fsencode(each.path), *each.version, transaction_id, ids.get(each.path))
             for transaction_id, files in transactions
             for each in files
         ]
         with self._database.writing(synced=True):
-            self._database.execute_many("INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?)", rows)
+            self._database.execute_many("INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?,?)", rows)
 
     def pending(self) -> dict[str, list[FoundFile]]:
         """The files of each transaction whose outcome is not noted yet."""
@@ -131,7 +147,7 @@ class FolderLedger:
                 if committed:
                     self._database.execute(
                         "INSERT OR REPLACE INTO files"
-                        " SELECT path, size, mtime_ns, inode, ? FROM pending"
+                        " SELECT path, size, mtime_ns, inode, ?, message FROM pending"
                         " WHERE transaction_id = ?",
                         (state, transaction_id),
                     )
@@ -146,6 +162,36 @@ class FolderLedger:
             self._database.execute_many(
                 "UPDATE files SET state = ? WHERE path = ? AND state = ?", rows
             )
+
+    def awaits(self) -> bool:
+        """Whether a file waits until it has arrived."""
+        return bool(
+            self._database.execute("SELECT 1 FROM files WHERE state = 2 LIMIT 1").fetchone()
+        )
+
+    def note_arrivals(self, arrived: Iterable[str], refused: Iterable[str]) -> dict[str, str]:
+        """Note, durably, which messages have arrived; files of those may go.
+
+        The files of refused ones stay in their folder; their paths are returned by the ids. Ids of
+        other messages are ignored.
+        """
+        stay: dict[str, str] = {}
+        with self._database.writing(synced=True):
+            rows = [(_TO_CLEAR, each, _TO_ARRIVE) for each in arrived]
+            self._database.execute_many(
+                "UPDATE files SET state = ? WHERE message = ? AND state = ?", rows
+            )
+            for each in refused:
+                found = self._database.execute(
+                    "SELECT path FROM files WHERE message = ? AND state = 2", (each,)
+                ).fetchone()
+                if found is not None:
+                    stay[each] = os.fsdecode(found[0])
+            self._database.execute_many(
+                "UPDATE files SET state = 0 WHERE path = ?",
+                [(os.fsencode(path),) for path in stay.values()],
+            )
+        return stay
 
     def to_clear(self) -> list[FoundFile]:
         """The files that were sent and are still to be removed from their folder."""

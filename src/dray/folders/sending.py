@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from dray.client.awaited.large import LargeMessageQueue
     from dray.client.connections.link import Link
+    from dray.folders.arrivals import FolderArrivals
     from dray.model.classes import Acknowledge
     from dray.model.files import FileProperties
     from dray.model.ids import MessageId
@@ -99,13 +100,15 @@ class FolderSender:
         changed: bool = True,
         clearing: Clearing | None = None,
         asking: Asking | None = None,
+        arrivals: FolderArrivals | None = None,
         manifest: BinaryIO | None = None,
         tell: Tell,
     ) -> None:
         """Send from `tree`; `changed`: a file that was sent is sent again when it has changed.
 
         `clearing` removes files from the folder once they are sent; with `asking`, once `arrived`
-        is called. A line for each file is written into `manifest`. `tell` is called for each file.
+        is called, or once `take_arrivals` finds in `arrivals` that they have arrived. A line for
+        each file is written into `manifest`. `tell` is called for each file.
         """
         self._tree = tree
         self._to = to
@@ -114,6 +117,7 @@ class FolderSender:
         self._changed = changed
         self._clearing = clearing
         self._asking = asking
+        self._arrivals = arrivals
         self._manifest = manifest
         self.awaited: list[FileSent] = []
         """The files that were sent with `asking`, and whose arrival is not known yet."""
@@ -220,8 +224,10 @@ class FolderSender:
     def _commit(self, filled: Sequence[_Filled]) -> None:
         if not filled:
             return
+        ids = {sent.file.path: str(sent.id) for each in filled for sent in each.sent}
         self._ledger.begin(
-            (each.transaction.id, [sent.file for sent in each.sent]) for each in filled
+            ((each.transaction.id, [sent.file for sent in each.sent]) for each in filled),
+            None if self._asking is None else ids,
         )
         outcomes: list[tuple[str, bool]] = []
         failures: list[Exception] = []
@@ -239,7 +245,7 @@ class FolderSender:
                 self.bytes += sum(sent.file.size for sent in each.sent)
                 if self._manifest is not None:
                     self._manifest.write(lines_of(each.listed))
-                if self._asking is not None:
+                if self._asking is not None and self._arrivals is None:
                     self.awaited += each.sent
                 for sent in each.sent:
                     self._tell(sent)
@@ -266,6 +272,13 @@ class FolderSender:
         self._ledger.arrived([each.file for each in self.awaited])
         self.awaited = []
         self._clear()
+
+    def take_arrivals(self) -> None:
+        """Remove the files that have arrived meanwhile; tell of those that were refused."""
+        if self._arrivals is not None:
+            for stays in self._arrivals.take():
+                self._tell(stays)
+            self._clear()
 
     def _clear(self) -> None:
         """Remove from the folder what was sent and is to go."""

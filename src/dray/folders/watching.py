@@ -84,6 +84,7 @@ class FolderWatch:
                 self._take_changes()
                 self._walk_on()
                 self._settle()
+                self._patiently(self._sender.take_arrivals)
                 if self._ready:
                     self._patiently(self._send_ready)
                 else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dray.cli.arrivals import Wait, WaitingCommand, watch_wait_option
 from dray.cli.folders import Shown, folder_options
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-@click.command()
+@click.command(cls=WaitingCommand)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("queue")
 @click.option(
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     metavar="SUFFIX",
     help="Send a file once its name with SUFFIX exists, too; that one is not sent.",
 )
+@watch_wait_option
 @folder_options(one_transaction=False)
 @takes_url_and_json
 @click.pass_obj
@@ -55,6 +57,8 @@ def command(
     /,
     directory: Path,
     queue: str,
+    *,
+    wait: Wait | None,
     **options: Any,  # noqa: ANN401 - the options of `dray.folders.watch`
 ) -> None:
     """Send each file below DIRECTORY to QUEUE as a large message, and each that appears there.
@@ -65,6 +69,11 @@ def command(
     """
     import dray.folders
 
+    if wait is not None and wait.seconds is not None:
+        raise click.UsageError("A watch has no end: write --wait or --wait=received.")
+    if wait is not None and options["after"] == "keep":
+        raise click.UsageError("--wait is for --after delete or --after move:DIR.")
+    options["wait"] = None if wait is None else wait.until
     # It watches a new folder twice when its parent is new as well, and warns of that.
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
     shown = Shown(as_json=settings.as_json)

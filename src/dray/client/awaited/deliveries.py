@@ -56,7 +56,7 @@ async def wait_for_delivery(
         try:
             told = await acknowledgments.receive_many(_AT_ONCE, timeout=left)
         except ReceiveTimeout as error:
-            await _check_parts(link, waiting)
+            await check_parts(link, waiting)
             raise _late(list(waiting), timeout or 0.0) from error
         except ConnectionLost as error:
             # An acknowledgment stays in its queue until it is received.
@@ -68,8 +68,8 @@ async def wait_for_delivery(
         pause = _BACKOFF_S[0]
         refused = _settle(waiting, told, until)
         if refused is not None:
-            raise _refused(str(refused.correlation_id), refused.message_class)
-        await _check_parts(link, [str(each.correlation_id) for each in told])
+            raise refusal_of(str(refused.correlation_id), refused.message_class)
+        await check_parts(link, [str(each.correlation_id) for each in told])
 
 
 def _settle(waiting: dict[str, None], told: Iterable[Message], until: Arrival) -> Message | None:
@@ -78,16 +78,24 @@ def _settle(waiting: dict[str, None], told: Iterable[Message], until: Arrival) -
     for each in told:
         if each.correlation_id not in waiting:
             continue
-        is_negative = bool(each.message_class & _NEGATIVE)
-        is_of_receive = bool(each.message_class & _OF_RECEIVE)
-        if is_negative and (until == "received" or not is_of_receive):
+        arrived = has_arrived(each, until)
+        if arrived is False:
             refused = refused or each
-        elif is_of_receive or until == "accepted":
+        elif arrived:
             del waiting[each.correlation_id]
     return refused
 
 
-async def _check_parts(link: Link, ids: Iterable[str]) -> None:
+def has_arrived(told: Message, until: Arrival) -> bool | None:
+    """Whether an acknowledgment says that its message has arrived; None if that is still open."""
+    is_negative = bool(told.message_class & _NEGATIVE)
+    is_of_receive = bool(told.message_class & _OF_RECEIVE)
+    if is_negative and (until == "received" or not is_of_receive):
+        return False
+    return True if is_of_receive or until == "accepted" else None
+
+
+async def check_parts(link: Link, ids: Iterable[str]) -> None:
     """Raise `DeliveryRefused` if a part of one of these large messages is a dead letter."""
     letters = Queue(link, DEAD_LETTER_QUEUES[1], guarded=False)
     if not (await letters.info()).message_count:
@@ -97,10 +105,11 @@ async def _check_parts(link: Link, ids: Iterable[str]) -> None:
             letter = await letters.peek_by_correlation_id(id, 0)
         except MessageNotFound:
             continue
-        raise _refused(id, letter.message_class)
+        raise refusal_of(id, letter.message_class)
 
 
-def _refused(id: str, message_class: MessageClass) -> DeliveryRefused:
+def refusal_of(id: str, message_class: MessageClass) -> DeliveryRefused:
+    """The error for a message that was refused."""
     reason = reason_of(message_class)
     remedy = "" if ";" in reason else "; look at `dray deadletter list`"
     return DeliveryRefused(

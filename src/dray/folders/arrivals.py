@@ -1,0 +1,85 @@
+"""Which files of a watched folder have arrived, as the acknowledgments of their messages say.
+
+The acknowledgments come to a queue of their own, whose name is in the ledger. They leave it only
+after the ledger has noted them, so no kill loses one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dray.client.awaited.deliveries import check_parts, has_arrived, refusal_of
+from dray.client.awaited.manager import Manager
+from dray.client.awaited.queue import Queue
+from dray.client.awaited.transaction import Transaction
+from dray.client.connections.threads import run
+from dray.errors import DeliveryRefused, ReceiveTimeout
+from dray.folders.tree import LeftOut
+from dray.model.classes import Acknowledge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dray.client.awaited.deliveries import Arrival
+    from dray.client.connections.link import Link
+    from dray.folders.ledger import FolderLedger
+    from dray.model.message import Message
+
+_AT_ONCE: Final = 1_000
+ACKNOWLEDGE: Final = {
+    "accepted": Acknowledge.FULL_REACH_QUEUE,
+    "received": Acknowledge.FULL_RECEIVE,
+}
+
+
+class FolderArrivals:
+    """Takes the acknowledgments of the files in one ledger."""
+
+    def __init__(self, link: Link, ledger: FolderLedger, until: Arrival) -> None:
+        """Make the queue for acknowledgments unless it is there; `until` says which ones count."""
+        self._link = link
+        self._ledger = ledger
+        self._until = until
+        run(Manager(link).create_queue(ledger.arrivals, label=_LABEL, exist_ok=True))
+        self._queue = Queue(link, ledger.arrivals)
+
+    def take(self) -> Iterator[LeftOut]:
+        """Note what has come; give the files that were refused, which stay in their folder."""
+        while self._ledger.awaits():
+            transaction = run(Transaction.begin(self._link))
+            try:
+                told = run(self._queue.receive_many(_AT_ONCE, timeout=0, transaction=transaction))
+            except ReceiveTimeout:
+                run(transaction.abort())
+                return
+            except BaseException:
+                run(transaction.abort())
+                raise
+            arrived, refused = self._read(told)
+            stay = self._ledger.note_arrivals(arrived, refused)
+            run(transaction.commit())
+            for id, path in stay.items():
+                yield LeftOut(path, f"it was sent and stays in its folder: {refused[id]}")
+
+    def _read(self, told: list[Message]) -> tuple[list[str], dict[str, DeliveryRefused]]:
+        """Tell the messages that have arrived from those that were refused."""
+        arrived: dict[str, None] = {}
+        refused: dict[str, DeliveryRefused] = {}
+        for each in told:
+            id = str(each.correlation_id)
+            has = has_arrived(each, self._until)
+            if has:
+                arrived[id] = None
+            elif has is False:
+                refused[id] = refusal_of(id, each.message_class)
+        while True:
+            try:
+                run(check_parts(self._link, arrived))
+            except DeliveryRefused as error:
+                refused[error.id] = error
+                del arrived[error.id]
+            else:
+                return [each for each in arrived if each not in refused], refused
+
+
+_LABEL: Final = "acknowledgments for `dray watch --wait`"
