@@ -129,6 +129,18 @@ def test_what_is_wrong_with_the_disk_is_told_in_one_sentence(tmp_path, number, e
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_that_the_queue_manager_met_is_told_as_one(tmp_path):
+    """It writes into files of a landing on its own machine, and says why it cannot."""
+
+    def fail(target):
+        raise target.partial.spoilt(os.strerror(errno.ENOSPC))
+
+    with pytest.raises(StoreFull, match="no room on the disk"):
+        placement(tmp_path / "name").fill(fail)
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_unfinished_attempts_left_is_removed(tmp_path):
     (tmp_path / ".name.123.partial").touch()
     (tmp_path / "name.partial").touch()

@@ -8,13 +8,22 @@ and its sentence.
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dray.errors import DrayError, StoreCorrupt, StoreError, StoreFull, StoreLocked, every_error
+from dray.errors import (
+    DrayError,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    TargetUnwritable,
+    every_error,
+)
 
 WORKER_TOO_SLOW = "Python worker failed to connect back"
 """Spark's message when a worker took longer than ten seconds to start, which no option changes."""
@@ -109,9 +118,16 @@ def disk_told(path: Path) -> Iterator[None]:
         # Also kinds of OSError, but about the other end of a connection.
         raise
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull(
-                f"no room on the disk of {path}; what had landed before is kept, so make room and"
-                " land again"
-            ) from error
-        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
+        raise _disk_error(path, error.strerror or str(error)) from error
+    except TargetUnwritable as error:
+        # From the file that the payload grows in, or the queue manager that writes into it.
+        raise _disk_error(path, str(error)) from error
+
+
+def _disk_error(path: Path, reason: str) -> StoreError:
+    if any(os.strerror(number) in reason for number in (errno.ENOSPC, errno.EDQUOT)):
+        return StoreFull(
+            f"no room on the disk of {path}; what had landed before is kept, so make room and"
+            " land again"
+        )
+    return StoreError(f"cannot write {path}: {reason}")

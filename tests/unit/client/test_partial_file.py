@@ -32,6 +32,14 @@ def test_what_was_written_is_there_under_its_name_at_the_end_only(target):
     assert [each.name for each in target.parent.iterdir()] == ["out"]
 
 
+def test_it_may_grow_under_a_name_that_its_owner_chose(target):
+    file = PartialFile(target, partial=target.with_name(".hidden"))
+    file.write(memoryview(b"abc"))
+    assert [each.name for each in target.parent.iterdir()] == [".hidden"]
+    file.finish(sync_name=False)
+    assert [(each.name, each.read_bytes()) for each in target.parent.iterdir()] == [("out", b"abc")]
+
+
 def test_it_is_synced_while_it_grows_and_once_more_at_the_end(target, monkeypatch):
     synced, began = [], threading.Event()
 

@@ -109,6 +109,14 @@ async def checked_pieces(
             number += 1
 
 
+async def save_into(message: LargeMessage, file: PartialFile) -> None:
+    """Write the body into a file that its owner finishes or discards.
+
+    Raises `LargeMessageCorrupt`, `TargetUnwritable`.
+    """
+    await message._save_into(file, Reporter(None, message.size))  # noqa: SLF001 - see above
+
+
 @public(made_by="LargeMessageQueue.receive", inner=["bind", "bring"])
 class LargeMessage(Described):
     """A received large message: its properties, and its body, which can be read repeatedly.
@@ -247,15 +255,7 @@ class LargeMessage(Described):
         report = Reporter(progress, self.size)
         file = await offload(partial(PartialFile, Path(path), resume=resume, sync=sync))
         try:
-            saving = Saving(self._fragments, file, self.digest_kind)
-            async with aclosing(saving.lengths(resume=resume)) as lengths:
-                async for length in lengths:
-                    reached("fragment-saved")
-                    report.advance(length)
-            if saving.digest != self.digest:
-                raise self._fragments.corrupt(
-                    "what came is not what was sent: its digest does not fit"
-                )
+            await self._save_into(file, report, resume=resume)
             await offload(file.finish)
         except BaseException as error:
             useless = not resume or isinstance(error, LargeMessageError)
@@ -263,6 +263,17 @@ class LargeMessage(Described):
             raise
         report.finish()
         return file.target
+
+    async def _save_into(
+        self, file: PartialFile, report: Reporter, *, resume: bool = False
+    ) -> None:
+        saving = Saving(self._fragments, file, self.digest_kind)
+        async with aclosing(saving.lengths(resume=resume)) as lengths:
+            async for length in lengths:
+                reached("fragment-saved")
+                report.advance(length)
+        if saving.digest != self.digest:
+            raise self._fragments.corrupt("what came is not what was sent: its digest does not fit")
 
     async def commit(self) -> None:
         """Receive the message for good: commit the transaction that `receive` began for it."""

@@ -44,13 +44,23 @@ def is_in_the_way(target: Path) -> bool:
 
 
 class PartialFile:
-    """Grows as `<path>.partial`. Every method raises `TargetUnwritable`."""
+    """Grows under another name. Every method raises `TargetUnwritable`."""
 
-    def __init__(self, target: Path, *, resume: bool = False, sync: bool = True) -> None:
-        """Begin it, or open what `keep` has left; without `sync` nothing waits for the disk."""
+    def __init__(
+        self,
+        target: Path,
+        *,
+        resume: bool = False,
+        sync: bool = True,
+        partial: Path | None = None,
+    ) -> None:
+        """Begin it, or open what `keep` has left; without `sync` nothing waits for the disk.
+
+        It grows as `partial`, by default `<path>.partial`.
+        """
         self.target = target
         self._sync = sync
-        self._partial = target.with_name(target.name + ".partial")
+        self._partial = partial or target.with_name(target.name + ".partial")
         self._closed = False
         self._process = this_process()
         self._syncer: ThreadPoolExecutor | None = None
@@ -80,8 +90,8 @@ class PartialFile:
         """For those who write into it at places of their own; they tell `grown`."""
         return self._descriptor
 
-    def write(self, piece: memoryview) -> None:
-        """Write all of a piece behind what was written before."""
+    def write(self, piece: memoryview) -> int:
+        """Write all of a piece behind what was written before; give its length."""
         count = len(piece)
         try:
             while piece:
@@ -89,6 +99,7 @@ class PartialFile:
         except OSError as error:
             raise self._unwritable(error) from error
         self.grown(count)
+        return count
 
     def put(self, piece: memoryview, offset: int) -> None:
         """Write all of a piece at `offset`, over what is there."""
@@ -124,8 +135,11 @@ class PartialFile:
             self._syncer = ThreadPoolExecutor(1, "dray-file-sync")
         self._syncing = self._syncer.submit(sync_data, self._descriptor)
 
-    def finish(self) -> None:
-        """Give it its own name; it is durable under it, unless its owner syncs it."""
+    def finish(self, *, sync_name: bool = True) -> None:
+        """Give it its own name; it is durable under it, unless its owner syncs it.
+
+        Without `sync_name` the owner syncs the directory.
+        """
         check_process(self._process, f"{self.target}, as it is written,", "write it there")
         self._synced()
         try:
@@ -136,7 +150,7 @@ class PartialFile:
             self._partial.replace(self.target)
             self._close()
             reached("file-named")
-            if self._sync:
+            if self._sync and sync_name:
                 sync_folder(self.target.parent)
                 reached("directory-synced")
         except OSError as error:

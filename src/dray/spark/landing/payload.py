@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
+from dray.client.files.partial_file import PartialFile
 from dray.errors import LargeMessageCorrupt
 from dray.large.digests import DIGESTS
 from dray.spark.failure import disk_told
@@ -95,16 +96,17 @@ class Placement:
         """
         chance = secrets.token_hex(6)
         partial = self.path.with_name(f".{self.path.name}.{chance}{PARTIAL_SUFFIX}")
-        try:
-            with disk_told(self.path):
-                with partial.open("xb", buffering=0) as file:
-                    target = PayloadTarget(file)
-                    self.expected.check(self.path.name, pull(target), target.size)
-                    os.fsync(file.fileno())
-                partial.replace(self.path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+        with disk_told(self.path):
+            file = PartialFile(self.path, partial=partial)
+            try:
+                self.expected.check(
+                    self.path.name, pull(PayloadTarget(file, partial=file)), file.length()
+                )
+                # A task syncs the names of all its files together.
+                file.finish(sync_name=False)
+            except BaseException:
+                file.discard()
+                raise
 
 
 class Writable(Protocol):
@@ -116,11 +118,15 @@ class Writable(Protocol):
 
 
 class PayloadTarget:
-    """Where payload bytes are written to; counts them."""
+    """Where payload bytes are written to; counts them.
 
-    def __init__(self, file: Writable) -> None:
+    `partial` is the file, where it is one: others may write into it instead.
+    """
+
+    def __init__(self, file: Writable, *, partial: PartialFile | None = None) -> None:
         """Write to an open `file`."""
         self._file = file
+        self.partial = partial
         self.size = 0
 
     def write(self, data: bytes | memoryview, /) -> None:
