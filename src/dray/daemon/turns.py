@@ -180,7 +180,7 @@ class Turns(Machine[ServiceState, Any, Any]):
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
             effects = self._mishap(event, error)
         self._follow(effects)
-        if self._log_is_full:
+        if self._store.waiting_bytes > self._group_bytes:
             self._syncs.handle(LOG_FILLED, self._loop.time())
             self._weigh()
 

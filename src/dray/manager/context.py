@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dray.manager.events import ManagerConfig
     from dray.manager.notices import Notices
     from dray.manager.queue.queues import StoredQueue
-    from dray.manager.state.ledger import Ledger
     from dray.manager.state.state import State
     from dray.model.access_info import ActInfo
     from dray.store.store import Store
@@ -55,6 +54,10 @@ class Context:
         self.store = store
         self.config = config
         self.now = now
+        self.now_us = int(now * MICROSECONDS)
+        """The turn's time in microseconds."""
+        self.ledger = state.ledger
+        """Use of the quotas."""
         self.started = now
         self.effects: list[Effect] = []
         self.sessions: dict[int, Session] = {}
@@ -83,11 +86,6 @@ class Context:
         self._files = files
         self._connections = 0
 
-    @property
-    def now_us(self) -> int:
-        """The turn's time in microseconds."""
-        return int(self.now * MICROSECONDS)
-
     def connection_number(self) -> bytes:
         """A number for a connection with another manager, which no other connection has."""
         identity = self.state.identity
@@ -96,7 +94,8 @@ class Context:
 
     def begin_turn(self, now: float) -> list[Effect]:
         """Begin anew, at that time or later; gives the list that the turn fills."""
-        self.now = max(self.now, now)
+        self.now = now = max(self.now, now)
+        self.now_us = int(now * MICROSECONDS)
         self.effects = []
         return self.effects
 
@@ -136,8 +135,3 @@ class Context:
     def transaction_id(self, number: int) -> TransactionId:
         """The text form of a transaction of this manager."""
         return TransactionId(join_id(ManagerId(self.state.manager_id), number))
-
-    @property
-    def ledger(self) -> Ledger:
-        """Use of the quotas."""
-        return self.state.ledger

@@ -381,7 +381,8 @@ class QueueManager:
             queue = touched.pop(number)
             self._compactor.grown(queue)
             if queue.stream is None:
-                self._waiters.serve(queue)
+                if queue.waiters:
+                    self._waiters.serve(queue)
             else:
                 self._subjects.links.grown(queue)
 

@@ -43,7 +43,8 @@ class GuardedFile:
 
     def write(self, data: ReadableBuffer, offset: int) -> None:
         """Write all of it. Raises StoreFull (harmless here) or StorePoisoned (final)."""
-        self._health.check()
+        if self._health.failure is not None:
+            self._health.check()
         try:
             self._inner.write(data, offset)
         except StorePoisoned as error:

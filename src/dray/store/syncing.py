@@ -34,8 +34,10 @@ class Sync:
         self._queue_files = queue_files
         self.captures = captures
         self.reached = reached
-        self.heap_bytes = sum(each.position - each.start for each in captures)
+        self.heap_bytes = 0
         """How many heap bytes this makes durable."""
+        for each in captures:
+            self.heap_bytes += each.position - each.start
         self.done = False
 
     def run(self) -> None:

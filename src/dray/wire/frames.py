@@ -298,7 +298,7 @@ def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
         # Integers beyond 64 bits, half characters: what a caller put into it.
         name = type(head).__name__
         raise InvalidArgument(f"{name} has a value that cannot be sent", argument=name) from error
-    if len(encoded) > head.bytes_max() or body_bytes > FRAME_BODY_BYTES_MAX:
+    if len(encoded) > _HEAD_BYTES_MAX[head.code] or body_bytes > FRAME_BODY_BYTES_MAX:
         raise ProtocolError(f"{type(head).__name__} is over the bounds of a frame")
     checked = _CHECKED.pack(MAGIC, VERSION, head.code, 0, request_id, len(encoded), body_bytes)
     crc = crc32c(encoded, crc32c(checked))

@@ -24,7 +24,8 @@ byte, nor that bytes 8..16 give the record's length.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -146,7 +147,8 @@ _DEFAULTS = Properties()
 _NOTHING_SAID = _Plain()
 _PART_MAX = int(Part.TRAILER)
 _ACKNOWLEDGES = tuple(map(Acknowledge, range(ACKNOWLEDGE_MAX + 1)))
-_header_of = RecordHeader._make
+_header_of: Callable[[tuple[object, ...]], RecordHeader] = partial(tuple.__new__, RecordHeader)
+"""Without a call of a Python function, of which every message would pay for one."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Properties).decode
 _ALONE = _encode(_DEFAULTS)[:-1]
@@ -173,7 +175,8 @@ def encode_record(
     Raises `MessageTooLarge` and, for properties out of bounds, `Misuse`.
     """
     properties = _encode_properties(message)
-    body_bytes = message.body_size
+    body: Buffer = message.body
+    body_bytes = len(body) if type(body) is bytes else message.body_size
     size = HEADER_BYTES + len(properties) + body_bytes
     if size > MESSAGE_BYTES_MAX:
         raise too_large(size)
@@ -200,7 +203,7 @@ def encode_record(
         raise _out_of_bounds(message) from error
     if message.priority > PRIORITY_MAX or message.acknowledge > ACKNOWLEDGE_MAX:
         raise _out_of_bounds(message)
-    return header + properties, message.body
+    return header + properties, body
 
 
 def read_header(view: Buffer, offset: int = 0) -> RecordHeader:

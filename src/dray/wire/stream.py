@@ -131,7 +131,8 @@ class FrameStream:
             return self._body[self._body_have :]
         if self._small is not self._shared:
             return memoryview(self._small)[self._end :]
-        self._take_up_rest()
+        if self._rest:
+            self._take_up_rest()
         return memoryview(self._small)[self._end : self._end + most]
 
     def received(self, count: int) -> list[Frame]:

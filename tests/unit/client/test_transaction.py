@@ -202,6 +202,23 @@ def test_the_face_shows_its_id_and_state(manager):
     assert repr(transaction) == f"<Transaction {transaction.id} pending>"
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "frames"),
+    [
+        (999, 0, [999]),
+        (2_500, 0, [1_000, 1_000, 500]),
+        (5, 400_000, [3, 2]),
+        (3, 3_900_000, [1] * 3),
+    ],
+)
+def test_many_sends_of_a_transaction_go_in_frames_of_a_thousand_or_a_mebibyte(
+    peer, manager, queue, *, count, size, frames
+):
+    with manager.transaction() as transaction:
+        queue.send_many([bytes(size)] * count, transaction=transaction)
+    assert [len(send.sizes) for send in peer.of(Send)] == frames
+
+
 def test_a_send_outside_a_transaction_is_answered(peer, queue):
     peer.on[Send] = lambda visit, frame: visit.answer(frame, Done(1))
     queue.send(b"x")

@@ -6,11 +6,18 @@ import errno
 
 import pytest
 
+import dray
 from dray.daemon.config import read_options
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.errors import AddressInUse, ConnectionLost, StoreLocked
 from dray.wire import frames
+from tests.cost import calls_of
 from tests.unit.daemon.raw_client import RawClient
+
+CALLS_OF_A_SEND = 345
+"""Of Python functions, in the client's part and the queue manager's; 389 before."""
+CALLS_IN_A_BATCH = 18
+"""For each of a hundred messages that are sent and committed; 31 before."""
 
 
 def test_a_session_over_a_socket_pair_is_served(tmp_path):
@@ -20,6 +27,22 @@ def test_a_session_over_a_socket_pair_is_served(tmp_path):
         welcome = client.ask(frames.Hello("client")).head
         assert isinstance(welcome, frames.Welcome)
     daemon.stop()
+
+
+def test_lone_sends_and_batches_take_few_calls(tmp_path):
+    with dray.open(tmp_path / "data") as manager:
+        queue = manager.create_queue("orders", transactional=True)
+
+        def send_batch():
+            with manager.transaction() as transaction:
+                queue.send_many([b"body"] * 100, transaction=transaction)
+
+        for _ in range(2):
+            queue.send(b"body")
+            send_batch()
+        # The least of some: a checkpoint or a timer may fall into one.
+        assert min(calls_of(lambda: queue.send(b"body")) for _ in range(5)) <= CALLS_OF_A_SEND
+        assert min(calls_of(send_batch) for _ in range(5)) <= 100 * CALLS_IN_A_BATCH
 
 
 def test_the_manager_id_is_drawn_once_and_kept(tmp_path):

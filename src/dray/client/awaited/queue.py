@@ -131,16 +131,17 @@ class Queue:
         own. To a non-transactional queue they go frame by frame: the field `sent` of an error then
         says how many messages were sent before. A lost answer raises `InDoubt`, as in `send`.
         """
-        batch = [addressed(message_from(each, {}), self.name) for each in messages]
+        name = self.name
+        batch = [addressed(message_from(each, {}), name) for each in messages]
         connection = (
             await self.handle.link.connection()
             if transaction is None
             else connection_in(transaction, self.handle)
         )
         first = await connection.numbers(len(batch)) if batch else 0
+        source = connection.source
         records = [
-            record_of(message, connection.source, number)
-            for number, message in enumerate(batch, first)
+            record_of(message, source, number) for number, message in enumerate(batch, first)
         ]
         manager = ManagerId(connection.manager_id)
         ids = [MessageId(join_id(manager, first + at)) for at in range(len(batch))]

@@ -8,6 +8,8 @@ from dray.model.limits import FRAME_BODY_BYTES_MAX, MIB
 from dray.wire.frames import Send
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dray.client.calls.messages import Record
     from dray.model.message import Buffer
 
@@ -43,12 +45,27 @@ class SendRun:
             and self.bytes + size <= FRAME_BODY_BYTES_MAX
         )
 
-    def add(self, record: Record) -> None:
-        """Add a send."""
-        self.buffers += (record.head, record.body)
-        self.sizes.append(record.size)
-        self.crcs.append(record.crc)
-        self.bytes += record.size
+    def add(self, records: Sequence[Record], first: int = 0) -> int:
+        """Add sends from one on until the frame has enough; say with which one to go on.
+
+        It must take the first of them.
+        """
+        at, size = first, self.bytes
+        room = _RUN_MESSAGES - len(self.sizes)
+        for record in records[first:] if first else records:
+            if at > first and (
+                size >= _RUN_BYTES
+                or at - first >= room
+                or size + record.size > FRAME_BODY_BYTES_MAX
+            ):
+                break
+            self.buffers += (record.head, record.body)
+            self.sizes.append(record.size)
+            self.crcs.append(record.crc)
+            size += record.size
+            at += 1
+        self.bytes = size
+        return at
 
     def head(self, transaction: int) -> Send:
         """The head of the frame that carries it; the body is `buffers`."""

@@ -215,13 +215,14 @@ class Transaction:
         """Gather records for a queue; raises what has doomed the transaction meanwhile."""
         async with self._alone():
             self._check_usable()
-            for record in records:
+            gathered = 0
+            while gathered < len(records):
                 run = self._run
-                if run is None or not run.takes(queue, record.size, guarded=guarded):
+                if run is None or not run.takes(queue, records[gathered].size, guarded=guarded):
                     await self._flush()
                     self._check_usable()
                     run = self._run = SendRun(queue, guarded=guarded)
-                run.add(record)
+                gathered = run.add(records, gathered)
                 if run.is_full:
                     await self._flush()
 
@@ -234,7 +235,7 @@ class Transaction:
             self._check_usable()
             await self._flush()
             self._run = SendRun(queue, guarded=False)
-            self._run.add(record)
+            self._run.add([record])
             await self._flush()
             self._check_usable()
 

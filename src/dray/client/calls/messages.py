@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from inspect import Parameter
 from typing import (
     TYPE_CHECKING,
@@ -109,6 +110,10 @@ class Record(NamedTuple):
     crc: int
 
 
+_record_from: Callable[[tuple[object, ...]], Record] = partial(tuple.__new__, Record)
+"""Without a call of a Python function for each message."""
+
+
 class Arrived(NamedTuple):
     """A record that came, taken apart; `body` is a view into the memory of its frame."""
 
@@ -161,7 +166,7 @@ def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLA
     if message.administration_queue is not None:
         parse_queue_address(message.administration_queue)
     crc = crc32c(body, crc32c(head))
-    return Record(head, body, len(head) + len(body), crc)
+    return _record_from((head, body, len(head) + len(body), crc))
 
 
 def in_frames(records: list[Record]) -> Iterator[list[Record]]:

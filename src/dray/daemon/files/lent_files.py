@@ -96,7 +96,7 @@ class LentFiles:
         While a file waits for the rest of its frame the connection is read: nothing else would free
         the file, or tell that the other end has hung up.
         """
-        if self._unclaimed and not self._others_in_line:
+        if not self._others_in_line and (self._unclaimed or not self._held):
             return False
         crowded = self._copier.files_lent >= FILES_LENT_MANY
         # The others in line are in memory, so only frames that were read already may stand there.

@@ -154,7 +154,7 @@ class FrameConnection:
             return
         if self._lent is not None:
             self._lent.answered(request_id)
-        self._outbox.put(encode_frame(head, request_id, size_of(body)))
+        self._outbox.put(encode_frame(head, request_id, size_of(body) if body else 0))
         for piece in body:
             if isinstance(piece, bytes):
                 self._outbox.put(piece)
@@ -386,7 +386,7 @@ class FrameConnection:
             and not self._stream.waits_for
             and not self._owner.overfull
             and (self._lent is None or not self._lent.full)
-            and self._unsent <= self._unsent_max
+            and (not self._unsent or self._unsent <= self._unsent_max)
             and len(self._outbox) <= OUTBOX_ITEMS_MAX
         )
         if wanted and not self._reading:

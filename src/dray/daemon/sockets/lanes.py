@@ -86,13 +86,14 @@ class Lanes:
         self._round: deque[int] = deque()
         self._parked: deque[int] = deque()
         self._free = list(range(FRAME_CHANNELS_MAX))
-        self._count = 0
+        self.count = 0
+        """Frames that wait, whole or in part."""
         self.share = Share()
         self.bytes_in_memory = 0
 
     def __len__(self) -> int:
         """Frames that wait, whole or in part."""
-        return self._count
+        return self.count
 
     def put(self, lane: int, head: bytes, body: Iterable[Part]) -> None:
         """Send a frame after all others of its lane: its encoded beginning, and its body."""
@@ -102,7 +103,7 @@ class Lanes:
             self._fresh.append(lane)
         waiting = _Waiting(head, body)
         line.append(waiting)
-        self._count += 1
+        self.count += 1
         self.bytes_in_memory += _in_memory(waiting)
 
     def take(self) -> list[Part]:
@@ -134,7 +135,7 @@ class Lanes:
         self._lines.clear()
         for lanes in (self._fresh, self._round, self._parked):
             lanes.clear()
-        self._count = self.bytes_in_memory = 0
+        self.count = self.bytes_in_memory = 0
         return pinned
 
     def _take_share(self, line: deque[_Waiting], parts: list[Part]) -> bool:
@@ -185,7 +186,7 @@ class Lanes:
 
     def _ended(self, line: deque[_Waiting]) -> None:
         line.popleft()
-        self._count -= 1
+        self.count -= 1
 
 
 class Share:

@@ -77,11 +77,11 @@ class SocketOutbox:
 
     def __len__(self) -> int:
         """Pieces that wait; a frame in its lane counts as one."""
-        return len(self._pieces) + len(self._lanes)
+        return len(self._pieces) + self._lanes.count
 
     def __bool__(self) -> bool:
         """Whether anything waits; asked many times for each frame."""
-        return bool(self._pieces) or len(self._lanes) > 0
+        return bool(self._pieces) or self._lanes.count > 0
 
     @property
     def bytes_in_memory(self) -> int:
@@ -129,7 +129,7 @@ class SocketOutbox:
 
     def _next_share(self) -> bool:
         """Fetch what goes next from the lanes; false if nothing waits."""
-        if not self._lanes:
+        if not self._lanes.count:
             self._turn_bytes = 0
             return False
         now = self._time()
@@ -161,7 +161,7 @@ class SocketOutbox:
 
     def _send_copied(self) -> int:
         head = self._pieces[0]
-        if isinstance(head, memoryview) and len(self) == 1:
+        if isinstance(head, memoryview) and len(self._pieces) == 1 and not self._lanes.count:
             # Most answers: a head without a body.
             sent = self._sock.send(head)
             self._advance(sent)

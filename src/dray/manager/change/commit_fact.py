@@ -79,9 +79,9 @@ class CommitFact:
             self._express_sends.append((queue, staged, tails))
         else:
             self._sends.append((queue, staged, tails))
-        wishes = [each.wish for each in staged if each.wish is not None]
-        if wishes:
-            self.departures.wishes += wishes
+        for each in staged:
+            if each.wish is not None:
+                self.departures.wishes.append(each.wish)
 
     def join_own(self, queue: StoredQueue, staged: Staged) -> None:
         """A message of the manager's own joins a queue, as a transaction by itself."""
@@ -131,12 +131,12 @@ class CommitFact:
         if departures is not None:
             self._acknowledge(departures)
         leaving, vanishing = self._parted() if self._leaving else ([], [])
-        moving = [(target.number, b"".join(tails)) for target, _, tails in self._moving if tails]
+        moving = self._moved() if self._moving else []
         fact = Committed(
             self._transaction,
             context.now_us,
             [(queue.number, tails) for queue, _, tails in self._sends],
-            [(queue.number, pack_lookups(lookup_ids)) for queue, lookup_ids in leaving],
+            [(queue.number, pack_lookups(each)) for queue, each in leaving] if leaving else [],
             moving if departures is None else [*departures.joining(), *moving],
             [] if departures is None else departures.confirmations(),
             heard,
@@ -162,6 +162,10 @@ class CommitFact:
             departures.note_ends()
         if vanishing or self._express_moving or self._express_sends:
             self._pass(vanishing)
+
+    def _moved(self) -> list[tuple[int, bytes]]:
+        """Messages that last and change queues, by the queue that they join."""
+        return [(target.number, b"".join(tails)) for target, _, tails in self._moving if tails]
 
     def _parted(
         self,
@@ -215,7 +219,10 @@ class CommitFact:
 
     def _watch(self, queue: StoredQueue, staged: list[Staged], first: int) -> None:
         context = self._context
-        context.ledger.stage(queue, -sum(each.extent.length for each in staged))
+        placed = 0
+        for each in staged:
+            placed += each.extent.length
+        context.ledger.stage(queue, -placed)
         context.touch(queue)
         if not queue.index.part_count or queue.outgoing:
             return

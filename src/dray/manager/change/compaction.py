@@ -59,7 +59,7 @@ class Compactor:
 
     def grown(self, queue: StoredQueue) -> None:
         """Something joined a queue; look through it if it keeps copies."""
-        if _keeps_copies(queue) and len(queue.index):
+        if queue.kind is not QueueKind.PRIVATE and _keeps_copies(queue) and len(queue.index):
             self._waiting.setdefault(queue.number, self._reached.get(queue.number, b""))
 
     def room_was_refused(self) -> None:

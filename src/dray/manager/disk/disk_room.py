@@ -65,12 +65,8 @@ class DiskRoom:
         """Whether so many bytes more would leave the low-water mark."""
         wanted = requested + self.low_water
         # Only where the last look would refuse them another one is worth a call to the kernel.
-        return self._lately_free >= wanted or self.free >= wanted
-
-    @property
-    def _lately_free(self) -> int:
-        """The room that the last look has found, less all that was written since."""
-        return self._store.free_bytes(anew=False) - self._promised
+        lately_free = self._store.free_bytes(anew=False) - self._promised
+        return lately_free >= wanted or self.free >= wanted
 
     def check(self, requested: int, *, fact_bytes: int) -> None:
         """Raise `StoreFull` if so many bytes more would not leave the low-water mark.

@@ -5,8 +5,9 @@ A write of its own for each small record costs more than all else that is done f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, groupby, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c as checksum
@@ -19,6 +20,9 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 if TYPE_CHECKING:
     from dray.store.store import Store
     from dray.wire.frames import Data
+
+_extent_of: Callable[[tuple[int, int, int]], Extent] = partial(tuple.__new__, Extent)
+"""Without a call of a Python function for each record."""
 
 
 class Span(NamedTuple):
@@ -74,9 +78,7 @@ def place_batch(
             pieces.append(piece)
             file = piece.file
             starts = accumulate(run_sizes, initial=piece.offset)
-            places += [
-                Extent(file, start, size) for start, size in zip(starts, run_sizes, strict=False)
-            ]
+            places += map(_extent_of, zip(repeat(file), starts, run_sizes, strict=False))
             offset = end
     except StoreFull:
         for piece in pieces:

@@ -20,7 +20,7 @@ from dray.manager.queue.index import (
 from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from dray.manager.queue.part_records import Records
     from dray.manager.queue.queues import StoredQueue
@@ -57,11 +57,14 @@ def cost_of_leaving(packed: bytes, *, always_told: bool = False) -> int:
     return POSITION_BYTES + KEPT_BYTES * bool(copies or always_told)
 
 
-def cost_of_sending(headers: Iterable[RecordHeader], *, outgoing: bool) -> int:
+def cost_of_sending(headers: Collection[RecordHeader], *, outgoing: bool) -> int:
     """Cost of messages sent to one queue, and of the word of their arrival."""
-    return sum(
-        TAIL_BYTES + _OWN_BYTES * bool(header.acknowledge and not outgoing) for header in headers
-    )
+    cost = len(headers) * TAIL_BYTES
+    if not outgoing:
+        for header in headers:
+            if header.acknowledge:
+                cost += _OWN_BYTES
+    return cost
 
 
 def cost_of_staged(staged: Staged) -> int:

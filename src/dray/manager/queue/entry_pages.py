@@ -168,8 +168,9 @@ class EntryPages:
             del self._lasts[-1]
         for start in range(0, len(entries), self._page):
             page = entries[start : start + self._page]
+            last = len(page) - self._entry
             self._pages.append(page)
-            self._lasts.append(self._last_key(page))
+            self._lasts.append(page[last : last + self._key])
 
     def _put(self, at: int, page: bytes) -> None:
         """Let a page be another one, in two halves if it has grown too long."""

@@ -419,7 +419,8 @@ def with_keys(tails: bytes, first: int) -> bytes:
     """Make entries of packed tails that are given positions from one on, one behind the other."""
     priorities = tails[_KIND_AT::TAIL_BYTES].translate(_PRIORITY_BYTES)
     count = len(priorities)
-    entries = map(_ENTRY.pack, priorities, range(first, first + count), split_tails(tails))
+    apart = [tails] if count == 1 else split_tails(tails)
+    entries = map(_ENTRY.pack, priorities, range(first, first + count), apart)
     return b"".join(entries)
 
 

@@ -105,7 +105,7 @@ class StoredQueue:
         Another manager tells the kind of its queue with every order ack; until then nothing is
         risked on a guess.
         """
-        if self.outgoing:
+        if self.route is not None:
             return not self.destination_transactional
         return not self.options.transactional
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from dray.delivery.ahead import PiecesAhead
-from dray.store.kinds import Kind, kind_of
+from dray.store.kinds import KIND_AT, Kind
 
 if TYPE_CHECKING:
     from dray.large.join import PartSeen
@@ -47,7 +47,7 @@ class Staged(msgspec.Struct, gc=False, frozen=True):
     @property
     def express(self) -> bool:
         """Whether it is gone after a restart."""
-        return kind_of(self.extent.file) is Kind.EXPRESS
+        return self.extent.file >> KIND_AT == Kind.EXPRESS
 
 
 class SentAhead(PiecesAhead):

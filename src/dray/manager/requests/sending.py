@@ -66,7 +66,7 @@ def handle_send(
     """Stage records in a transaction; without one, commit them as one of their own."""
     context = transactions.context
     if head.transaction == 0:
-        if len(body):
+        if transactions.aborted_transactions and len(body):
             # Without a transaction of its own, a batch goes by the number of its first message.
             check_not_barred(transactions, read_header(body).number)
         queue = context.state.queues.numbered(head.queue)
@@ -320,7 +320,8 @@ def _check_records(context: Context, head: Send, body: memoryview) -> list[Recor
     headers, offset, source = [], 0, context.own_messages.source
     for size in sizes:
         header = read_header(body, offset)
-        if header.record_bytes != size or header.source != source:
+        record_bytes = HEADER_BYTES + header.properties_bytes + header.body_bytes
+        if record_bytes != size or header.source != source:
             raise no_sense("sizes", "the lengths of the records in the body", sizes)
         if header.properties_bytes:
             read_properties(body, header, offset)
@@ -340,12 +341,14 @@ def _check_sums(head: Send, body: memoryview) -> None:
 
 def _check_use(queue: StoredQueue, head: Send, headers: list[RecordHeader]) -> None:
     """Plain messages and large ones do not mix (S0-3)."""
+    has_plain = False
     for header in headers:
-        if header.part != Part.PLAIN:
-            if not queue.options.transactional:
-                raise NotTransactional(
-                    f"queue {queue.name!r} is not transactional; large messages need one that is",
-                    queue=queue.name,
-                )
-        elif head.guarded:
-            check_plain_send(queue)
+        if header.part == Part.PLAIN:
+            has_plain = True
+        elif not queue.options.transactional:
+            raise NotTransactional(
+                f"queue {queue.name!r} is not transactional; large messages need one that is",
+                queue=queue.name,
+            )
+    if has_plain and head.guarded:
+        check_plain_send(queue)

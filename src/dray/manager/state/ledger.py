@@ -52,7 +52,9 @@ class Ledger:
     def stage(self, queue: StoredQueue, count: int) -> None:
         """Count bytes (fewer, if negative) that are placed or reserved, in no queue yet."""
         self.staged[queue.account] += count
-        queue.counted.staged_bytes += count
+        if queue.parent is not None:
+            queue = queue.counted
+        queue.staged_bytes += count
 
     def give_back(self, number: int, queue: StoredQueue | None, count: int) -> None:
         """Count bytes no longer that were staged for a queue, which may have been deleted since."""
@@ -62,8 +64,9 @@ class Ledger:
 
     def has_account_room(self, queue: StoredQueue, requested: int) -> bool:
         """Whether the manager's quota that the queue is under has room."""
-        limit, used = self._of_account(queue)
-        return limit is None or used + requested <= limit
+        account = queue.account
+        limit = self.limits[account]
+        return limit is None or self.stored[account] + self.staged[account] + requested <= limit
 
     def room(self, queue: StoredQueue, most: int) -> int:
         """How many bytes more fit, up to `most`."""
@@ -73,8 +76,10 @@ class Ledger:
 
     def has_own_room(self, queue: StoredQueue, requested: int) -> bool:
         """Whether the queue's own quota has room."""
-        limit, used = self._of_queue(queue)
-        return limit is None or used + requested <= limit
+        counted = queue.counted
+        limit = counted.quota
+        # The bytes of a queue and its sub-queues are added up only for a quota.
+        return limit is None or counted.bytes_used + counted.staged_bytes + requested <= limit
 
     def _exceeded(self, queue: StoredQueue, requested: int) -> tuple[str, str, int, int] | None:
         if not self.has_account_room(queue, requested):

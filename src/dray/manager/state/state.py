@@ -235,7 +235,9 @@ class State(QueueContents):
         self.batch_outcomes.add(fact)
 
     def _apply_committed(self, fact: Committed) -> None:
-        keep = frozenset(extent for _, tails in fact.moved for extent in extents_of(tails))
+        keep: frozenset[Extent] = frozenset()
+        if fact.moved:
+            keep = frozenset(extent for _, tails in fact.moved for extent in extents_of(tails))
         for number, tails in fact.sends:
             if (queue := self.queues.get(number)) is not None:
                 self._admit(queue, tails, fact.when_us)

@@ -33,6 +33,10 @@ class AbortedTransactions:
         """By range, the highest of those that are not remembered by themselves."""
         self._all_below = 0
 
+    def __bool__(self) -> bool:
+        """Whether there may be a transaction that is refused."""
+        return bool(self._reasons or self._highest)
+
     def add(self, number: int, why: str = REPORTED) -> None:
         """A transaction was called aborted; `why` is what its next use is told."""
         self._reasons[number] = why

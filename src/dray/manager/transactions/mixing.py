@@ -103,4 +103,9 @@ def forget_sends(context: Context, transaction: OpenTransaction) -> None:
 
 def _holder_of_parts(queue: StoredQueue) -> StoredQueue | None:
     """The queue itself, or the sub-queue of it, that holds parts of large messages."""
-    return next((each for each in (queue, *queue.sub_queues) if each.index.part_count), None)
+    if queue.index.part_count:
+        return queue
+    for each in queue.sub_queues:
+        if each.index.part_count:
+            return each
+    return None

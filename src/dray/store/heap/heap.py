@@ -194,7 +194,7 @@ class Heap:
         else:
             heap_file.write(self._file(heap_file), data, self.file_bytes)
         extent = heap_file.written(length)
-        if heap_file.dirty:
+        if heap_file.writes > heap_file.synced:
             self._dirty[heap_file.number] = heap_file
         self.live_bytes += length
         self.bytes_written += length
@@ -320,7 +320,7 @@ class Heap:
         for capture in captures:
             heap_file = capture.heap_file
             heap_file.captured_is_durable(capture)
-            if not heap_file.dirty:
+            if heap_file.writes <= heap_file.synced:
                 self._dirty.pop(heap_file.number, None)
 
     def hand_out(self) -> list[Capture]:

@@ -188,12 +188,15 @@ class HeapFile:
 
     def write(self, file: File, data: ReadableBuffer, file_bytes: int) -> None:
         """Write `data` at its position in `file`, of `file_bytes`, and zeros behind if it pays."""
-        stop = self.position + len(data)
-        if len(data) < BEGIN_BYTES_MIN or self.kind is Kind.EXPRESS:
+        length = len(data)
+        if length < BEGIN_BYTES_MIN or self.kind is Kind.EXPRESS:
             file.write(data, self.position)
         else:
             _write_begun(file, memoryview(data), self.position)
-        zeros = min(file_bytes - stop, self.zeros_behind(len(data), file_bytes // AHEAD_SHARE))
+        if self.used is None:
+            return
+        stop = self.position + length
+        zeros = min(file_bytes - stop, self.zeros_behind(length, file_bytes // AHEAD_SHARE))
         if zeros:
             file.write(bytes(zeros), stop)
 
@@ -240,7 +243,7 @@ class HeapFile:
         """A sync of `capture` has ended."""
         self.pins -= 1
         self.synced = max(self.synced, capture.writes)
-        if not self.dirty:
+        if self.writes <= self.synced:
             self.dirty_from = self.position
         elif capture.era == self.era:
             self.dirty_from = max(self.dirty_from, capture.position)

@@ -81,7 +81,8 @@ def padded(length: int) -> int:
 
 def group_bytes(facts_bytes: int, ranges: int) -> int:
     """Bytes a group takes in the log."""
-    return padded(HEADER_BYTES + ranges * _RANGE.size + facts_bytes)
+    length = HEADER_BYTES + ranges * _RANGE.size + facts_bytes
+    return -(-length // SECTOR_BYTES) * SECTOR_BYTES
 
 
 def framed(fact: bytes) -> bytes:

@@ -262,8 +262,9 @@ class Log:
         self.bytes_written = 0
         self.stated_bytes = 0
         """Bytes of all facts put here, in groups or not."""
+        self.pending = self.pending_bytes = 0
+        """Facts that wait for the next group, and the bytes that they take."""
         self._pending = bytearray()
-        self._pending_facts = 0
         self._reserve = capacity // LOG_RESERVE_SHARE
         self._ahead = max(capacity // LOG_AHEAD_SHARE, LOG_AHEAD_BYTES_MIN)
         # Bytes of the file below were written before: all of them after the first way through.
@@ -272,31 +273,23 @@ class Log:
     @property
     def facts_appended(self) -> int:
         """Facts since the store was made, with those not yet in a group."""
-        return self.next_fact + self._pending_facts
-
-    @property
-    def pending(self) -> int:
-        """Facts that wait for the next group."""
-        return self._pending_facts
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes they take."""
-        return len(self._pending)
+        return self.next_fact + self.pending
 
     def append(self, fact: bytes) -> None:
         """Put a fact behind the others that wait."""
         self._pending += framed(fact)
-        self._pending_facts += 1
+        self.pending += 1
+        self.pending_bytes = len(self._pending)
         self.stated_bytes += len(fact)
 
     def fits(self, ranges: int) -> bool:
         """Whether the waiting facts, with so many dirty ranges, find room now."""
-        return self._needs(ranges) <= self.tail + self.capacity - self._reserve - self.head
+        needed = group_bytes(self.pending_bytes, ranges)
+        return needed <= self.tail + self.capacity - self._reserve - self.head
 
     def could_fit(self, ranges: int) -> bool:
         """Whether they would find room in an empty log."""
-        return self._needs(ranges) <= self.capacity - self._reserve
+        return group_bytes(self.pending_bytes, ranges) <= self.capacity - self._reserve
 
     def group_bytes_max(self, ranges: int) -> int:
         """Bytes of facts, with their lengths, that an empty log could take in one group."""
@@ -306,19 +299,16 @@ class Log:
         """Write the waiting facts as one group. Raises StorePoisoned."""
         self._write(ranges, 0)
         self._pending.clear()
-        self._pending_facts = 0
+        self.pending = self.pending_bytes = 0
 
     def write_mark(self, flag: int) -> bool:
         """Write a group of no facts, if there is room: an opening or a seal."""
         assert flag in {OPENING, SEAL}
-        assert not self._pending_facts, "marks stand between groups of facts"
+        assert not self.pending, "marks stand between groups of facts"
         if group_bytes(0, 0) > self.tail + self.capacity - self.head:
             return False
         self._write((), flag)
         return True
-
-    def _needs(self, ranges: int) -> int:
-        return group_bytes(len(self._pending), ranges)
 
     def _write(self, ranges: Sequence[DirtyRange], flags: int) -> None:
         group = Group(
@@ -327,7 +317,7 @@ class Log:
             first_fact=self.next_fact,
             capacity=self.capacity,
             epoch=self.epoch,
-            facts=self._pending_facts,
+            facts=self.pending,
             ranges=len(ranges),
             length=0,
             flags=flags,

@@ -17,6 +17,7 @@ from dray.manager.change.commit_fact import CommitFact
 from dray.manager.incoming import arrivals
 from dray.manager.peers import confirmations, repairs
 from dray.manager.state import queue_contents
+from dray.manager.transactions.aborted_transactions import AbortedTransactions
 from dray.manager.turn import QueueManager
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
@@ -127,6 +128,7 @@ def build_everything(monkeypatch):
     monkeypatch.setattr(departures, "may_follow", lambda *_: True)
     monkeypatch.setattr(QueueManager, "_follow_up", follow_up)
     monkeypatch.setattr(queue_contents, "expires_us_of", lambda _: 1)
+    monkeypatch.setattr(AbortedTransactions, "__bool__", lambda _: True)
 
 
 @pytest.mark.slow
