@@ -38,11 +38,14 @@ NAMES = (
     "storage_depth",
     "storage_reopen",
     "small_peers",
+    "two_hops",
     "peers",
     "spark",
     "spark_large",
     "spark_rows",
 )
+GROUPS = {"all_peers": ("small_peers", "two_hops", "transfer", "peers")}
+"""One name for several: all work that has a bar beside other queues and this machine."""
 RECORDED_LOAD_MAX = 0.5
 """A history with figures of a busy machine says nothing about what a change has cost."""
 INTERRUPTED = 130
@@ -87,12 +90,14 @@ def _show(name: str, results: list[Result], here: Conditions, *, record: bool) -
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benches", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*NAMES, *GROUPS)))
     parser.add_argument("--size", default="1GiB", help="size of the large payload (1GiB)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are shown (3)")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()), help="where")
     parser.add_argument("--record", action="store_true", help="append to benches/history")
     arguments = parser.parse_args()
+    asked = ([*GROUPS.get(each, (each,))] for each in arguments.names)
+    arguments.names = [name for names in asked for name in names]
     unknown = set(arguments.names) - set(NAMES)
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}: {', '.join(NAMES)}")

@@ -70,12 +70,12 @@ def _verdict(reached: float, bar: float, text: str) -> str:
 
 def _small(folder: Path) -> float:
     arguments = {"count": SMALL_COUNT, "size": SMALL_BYTES, "batch": BATCH, "threads": 4}
-    return _timed(folder, None, "send_small", arguments)
+    return timed_arrival(folder, None, "send_small", arguments)
 
 
 def _big(folder: Path, count: int, delay_s: float | None) -> float:
     arguments = {"sizes": [BIG_BYTES], "count": count, "batch": BIG_BATCH}
-    return _timed(folder, delay_s, "send_big", arguments)
+    return timed_arrival(folder, delay_s, "send_big", arguments)
 
 
 def _plain(payload: Path) -> float:
@@ -90,7 +90,9 @@ def _plain(payload: Path) -> float:
     return float(seconds)
 
 
-def _timed(folder: Path, delay_s: float | None, sender: str, arguments: dict[str, Any]) -> float:
+def timed_arrival(
+    folder: Path, delay_s: float | None, sender: str, arguments: dict[str, Any]
+) -> float:
     """Seconds from the client's first send, as it says, until all is in the other queue."""
     folder.mkdir()
     options = ["--quota", "64GiB"]

@@ -23,6 +23,8 @@ class Result:
     bar: float | None = None
     """The least ratio to the limit or, without a limit, the greatest figure that will do."""
     note: str = ""
+    turned: bool = False
+    """The bar is the greatest ratio or, without a limit, the least figure that will do."""
 
     @property
     def median(self) -> float:
@@ -42,8 +44,11 @@ class Result:
         """How it stands to its bar."""
         if self.bar is None:
             return ""
-        good = self.ratio >= self.bar if self.ratio is not None else self.median <= self.bar
-        return f"{'good' if good else 'MISSED'} ({self.bar:g})"
+        figure = self.median if self.ratio is None else self.ratio
+        is_greatest = (self.ratio is None) != self.turned
+        good = figure <= self.bar if is_greatest else figure >= self.bar
+        most = "at most" if is_greatest else "at least"
+        return f"{'good' if good else 'MISSED'} ({most} {self.bar:,g})"
 
 
 def print_results(name: str, results: Sequence[Result]) -> None:

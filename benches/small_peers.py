@@ -29,6 +29,19 @@ WORK = {
     "64 connections": ("small_together", "rate", "messages/s"),
 }
 """What is measured: by which client, under which name, in which unit."""
+BARS: dict[tuple[str, str, str], float] = {
+    ("one message, p50", DRAY, "Redis"): 1.0,
+    ("one message, p50", EMBEDDED, "SQLite"): 1.3,
+    ("batches of 100, in", DRAY, "Redis"): 1.0,
+    ("batches of 100, in", EMBEDDED, "SQLite"): 0.8,
+    ("batches of 100, out", DRAY, "PostgreSQL"): 0.8,
+    ("batches of 100, out", EMBEDDED, "SQLite"): 0.8,
+    ("64 connections", DRAY, "Redis"): 1.0,
+    ("64 connections", DRAY, "PostgreSQL"): 1.0,
+}
+"""The ratio that is wanted to a peer: the least one of rates, the greatest one of times."""
+P99_BAR = 2.0
+"""A slow message takes at most so many times as long as one in the middle."""
 Server = Callable[[Path], AbstractContextManager[str]]
 Rates = dict[str, float]
 
@@ -54,7 +67,14 @@ def _results(found: dict[str, list[Rates]]) -> Iterator[Result]:
             for peer in peers:
                 theirs = [rates[work] for rates in found.get(peer, ()) if work in rates]
                 if mine and theirs:
-                    yield Result(f"{work}: {ours}", unit, mine, peer, theirs)
+                    bar = BARS.get((work, ours, peer))
+                    turned = unit == "us"
+                    yield Result(f"{work}: {ours}", unit, mine, peer, theirs, bar, turned=turned)
+    for ours in (DRAY, EMBEDDED):
+        p50, p99 = ([each[f"one message, {at}"] for each in found[ours]] for at in ("p50", "p99"))
+        yield Result(
+            f"one message, p99: {ours}", "us", p99, "its own p50", p50, P99_BAR, turned=True
+        )
 
 
 def _round(home: Path) -> Iterator[tuple[str, Rates]]:

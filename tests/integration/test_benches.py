@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import benches
-from benches.__main__ import NAMES, main
+from benches.__main__ import GROUPS, NAMES, main
+from benches.results import Result
 from tests.integration.commands import environment, finish, until
 
 pytestmark = pytest.mark.slow
@@ -39,6 +40,20 @@ def test_what_a_benchmark_takes_from_the_house_is_there(name):
         pytest.importorskip("pika", reason="only `make peers` installs the clients of others")
     module = importlib.import_module(f"benches.{name}")
     assert name not in NAMES or callable(module.run)
+
+
+def test_the_names_that_stand_for_several_benchmarks_name_benchmarks():
+    assert all(set(names) <= set(NAMES) for names in GROUPS.values())
+
+
+def test_a_bar_says_whether_it_is_the_least_or_the_greatest_that_will_do():
+    rate = Result("in", "messages/s", [90.0], "Redis", [100.0], 1)
+    assert rate.verdict == "MISSED (at least 1)"
+    time = Result("p50", "us", [90.0], "Redis", [100.0], 1, turned=True)
+    assert time.verdict == "good (at most 1)"
+    assert Result("grown", "MiB", [90.0], bar=64).verdict == "MISSED (at most 64)"
+    alone = Result("two hops", "messages/s", [41_000.0], bar=40_000, turned=True)
+    assert alone.verdict == "good (at least 40,000)"
 
 
 @pytest.fixture
