@@ -51,7 +51,7 @@ def place_all(store: Store, body: memoryview, spans: Sequence[Span]) -> list[Ext
             place = store.place(body[first : run[-1].stop], run[0].kind)
             runs.append(place)
             shift = place.offset - first
-            places += [Extent(place.file, each.offset + shift, each.length) for each in run]
+            places += [_extent_of((place.file, at + shift, length)) for at, length, _ in run]
     except BaseException:
         for place in runs:
             store.discard(place)
@@ -90,13 +90,16 @@ def place_batch(
 def _runs(spans: Sequence[Span], bytes_max: int) -> Iterator[list[Span]]:
     """Spans of one kind that adjoin, together no longer than one heap file."""
     run: list[Span] = []
+    stop = 0
     for span in spans:
+        offset, length, kind = span
         if run:
-            goes_on = span.offset == run[-1].stop and span.kind is run[0].kind
-            if not goes_on or span.stop - run[0].offset > bytes_max:
+            goes_on = offset == stop and kind is run[0].kind
+            if not goes_on or offset + length - run[0].offset > bytes_max:
                 yield run
                 run = []
         run.append(span)
+        stop = offset + length
     if run:
         yield run
 
@@ -109,7 +112,8 @@ def check_records(head: Data, body: memoryview) -> list[RecordHeader]:
         if envelope.length < HEADER_BYTES or end > size:
             raise ProtocolError("a Data frame's envelopes do not fit its body")
         header = read_header(body, offset)
-        if header.record_bytes != envelope.length:
+        record_bytes = HEADER_BYTES + header.properties_bytes + header.body_bytes
+        if record_bytes != envelope.length:
             raise ProtocolError("a message record does not fit its place in the frame")
         if checksum(body[offset:end]) != envelope.crc:
             raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")

@@ -53,7 +53,8 @@ def _judge(context: Context, queue: StoredQueue, arrival: Arrival) -> list[Judge
     `QuotaExceeded` if not even the first is judged.
     """
     judged: list[Judged] = []
-    offset = sum(map(arrival.width, range(arrival.begin)))
+    widths = arrival.widths
+    offset = sum(widths[: arrival.begin])
     size = 0
     # Mostly there is room for all, and then not every message need be asked about.
     total = arrival.new_bytes
@@ -74,7 +75,7 @@ def _judge(context: Context, queue: StoredQueue, arrival: Arrival) -> list[Judge
         if left < 0 and judged:
             break
         judged.append((at, offset, why))
-        offset += arrival.width(at)
+        offset += widths[at]
     if not judged:
         ledger.check(queue, arrival.head.envelopes[arrival.begin].length)
     return judged
@@ -132,6 +133,7 @@ def _admit_run(
     admitted: list[tuple[int, int]] = []
     routes = _Numbering(context, queue, arrival)
     tail_of = _tails(context, queue, arrival, routes)
+    may_express = queue.takes_express
     for at, offset, why in judged:
         header = headers[at]
         if why is not None and at not in kept_here:
@@ -143,7 +145,7 @@ def _admit_run(
             departures.tell(header, properties[at], why | KEPT_THERE, route=route)
             dead.append(with_class(tail, why))
             continue
-        if is_express(tail):
+        if may_express and is_express(tail):
             express.append(tail)
         else:
             tails.append(tail)

@@ -14,7 +14,7 @@ from dray.wire.frames import MARK_SINGLE, Data
 from dray.wire.record import RecordHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dray.manager.queue.queues import StoredQueue
     from dray.store.heap.heap import Extent
@@ -44,9 +44,12 @@ class Arrival(NamedTuple):
     placed: Placed | None = None
     """Where the records lie already."""
 
-    def width(self, at: int) -> int:
-        """The bytes of a message in the body."""
-        return self.head.envelopes[at].length if self.placed is None else self.placed.widths[at]
+    @property
+    def widths(self) -> Sequence[int]:
+        """The bytes of each message in the body."""
+        if self.placed is not None:
+            return self.placed.widths
+        return [each.length for each in self.head.envelopes]
 
     @property
     def new_bytes(self) -> int:

@@ -64,7 +64,8 @@ def follow_transactions(
         marks, transaction = envelope.marks, envelope.transaction
         if marks & whole == whole and not (any_going or after):
             continue
-        look_up(origin)
+        if origin not in before:
+            look_up(origin)
         if after[origin] not in (0, transaction):
             cut_short.add(origin)
         last = marks & MARK_LAST or not transaction

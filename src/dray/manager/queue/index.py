@@ -420,8 +420,7 @@ def with_keys(tails: bytes, first: int) -> bytes:
     priorities = tails[_KIND_AT::TAIL_BYTES].translate(_PRIORITY_BYTES)
     count = len(priorities)
     apart = [tails] if count == 1 else split_tails(tails)
-    entries = map(_ENTRY.pack, priorities, range(first, first + count), apart)
-    return b"".join(entries)
+    return b"".join(map(_ENTRY.pack, priorities, range(first, first + count), apart))
 
 
 def lookup_id_of(entry: bytes) -> int:

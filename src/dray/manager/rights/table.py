@@ -27,7 +27,7 @@ from dray.manager.rights.queues import (
 from dray.model.access import Verb
 from dray.model.callers import NOBODY
 from dray.model.ids import EXPRESS_OUTCOME, split_id
-from dray.model.limits import QUEUES_MAX
+from dray.model.limits import NUMBERS_LEASED, QUEUES_MAX
 from dray.model.names import STATUS_QUEUE, parse_queue_address
 from dray.wire import backup_frames, file_frames, frames
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
@@ -207,9 +207,12 @@ def _offsets(sizes: list[int], length: int) -> Iterator[int]:
 
 
 def _records(context: Context, session: Session, offsets: Iterator[int], body: memoryview) -> None:
-    """Refuse numbers of others, and acknowledgments to queues that the caller may not send to."""
+    """Refuse numbers of others, by lease, and acknowledgments to queues it may not send to."""
+    lease = None
     for offset in offsets:
-        _own_number(context, session, _NUMBER.unpack_from(body, offset + _NUMBER_AT)[0])
+        (number,) = _NUMBER.unpack_from(body, offset + _NUMBER_AT)
+        if lease != (lease := (number - 1) // NUMBERS_LEASED):
+            _own_number(context, session, number)
         if body[offset + _ACKNOWLEDGE_AT] or body[offset + _ACKNOWLEDGE_AT + 1]:
             properties = read_properties(body, read_header(body, offset), offset)
             if properties.administration_queue:

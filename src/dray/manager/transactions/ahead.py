@@ -43,7 +43,7 @@ def staged_ahead(
     worth_it = [
         ordinal
         for ordinal in range(len(staged) - count + 1, min(len(staged), ORDINAL_MAX) + 1)
-        if _may_travel(context, staged[ordinal - 1])
+        if staged[ordinal - 1].part == Part.FRAGMENT and _may_travel(context, staged[ordinal - 1])
     ]
     stream = queue.stream
     if not worth_it or stream is None or queue.paused:
@@ -61,9 +61,8 @@ def staged_ahead(
 
 
 def _may_travel(context: Context, record: Staged) -> bool:
-    """Whether a record is a fragment that is long enough, and outlives a restart."""
-    is_long = record.extent.length >= context.config.ahead_bytes_min
-    return record.part == Part.FRAGMENT and is_long and not record.express
+    """Whether a fragment is long enough, and outlives a restart."""
+    return record.extent.length >= context.config.ahead_bytes_min and not record.express
 
 
 def committed_ahead(context: Context, transaction: OpenTransaction) -> None:

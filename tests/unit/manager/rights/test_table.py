@@ -12,6 +12,7 @@ from dray.model.access import Access, AccessRule, Verb
 from dray.model.callers import NOBODY, Caller
 from dray.model.classes import Acknowledge
 from dray.model.ids import ManagerId, join_id
+from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import backup_frames, frames
@@ -217,6 +218,18 @@ def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
     bob.next_number = kept
     bob.send(queue, Message(body=b"own"))
     ada.call(asked)
+
+
+def test_a_batch_that_goes_on_in_the_lease_of_another_caller_is_refused(tmp_path):
+    driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
+    bob, ada = driver.session(BOB), driver.session(ADA)
+    queue = bob.open("orders")
+    last_of_bobs = (ada.number_for() - 1) // NUMBERS_LEASED * NUMBERS_LEASED
+    bob.next_number = last_of_bobs - 2
+    bob.send(queue, Message(body=b"own"), Message(body=b"the last"))
+    bob.next_number = last_of_bobs - 1
+    with pytest.raises(TransactionSequence, match="leased to another caller"):
+        bob.send(queue, Message(body=b"own"), Message(body=b"forged"))
 
 
 def test_prepared_transactions_belong_to_their_caller_also_after_a_crash(tmp_path):
