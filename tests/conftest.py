@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import counts, endings
+from tests import counts, endings, work_units
 from tests.java_classes import JavaClasses
 from tests.leaks import Leaks
 from tests.warm import WarmPrograms
@@ -45,6 +45,7 @@ def pytest_configure(config):
     config.pluginmanager.register(WarmPrograms(), "warm programs")
     config.pluginmanager.register(Leaks(), "leaks")
     config.pluginmanager.register(endings, "endings")
+    config.pluginmanager.register(work_units, "work units")
     config.pluginmanager.register(counts, "counts")
     config.pluginmanager.register(counts.Counts(), "sums of counts")
 

@@ -441,7 +441,15 @@ OPTIONS = [each.name for each in msgspec.structs.fields(ServeOptions)] + ["no_su
 STARTS = {"name", "quota", "journal_quota", "listen", *OPTIONS}
 
 
-@pytest.mark.parametrize("option", ["path", *sorted(STARTS)])
+SOME = ("path", "name", "listen", "no_such_option")
+"""Options that are tried through both faces, which open a manager by the same code."""
+OPENINGS = [
+    *((BlockingFace, each) for each in ("path", *sorted(STARTS))),
+    *((AwaitedFace, each) for each in SOME),
+]
+
+
+@pytest.mark.parametrize(("face", "option"), OPENINGS, indirect=["face"])
 def test_a_manager_is_opened_with_what_makes_sense_or_not_at_all(face, world, tmp_path, option):
     wrong: list[str] = []
     for told, value in {**VALUES, **world.objects()}.items():
@@ -458,7 +466,12 @@ def test_a_manager_is_opened_with_what_makes_sense_or_not_at_all(face, world, tm
 
 
 @pytest.mark.parametrize("parameter", ["url", "ca", "cert", "key", "token", "token_file"])
-def test_a_connection_is_made_to_what_makes_sense_or_not_at_all(face, world, parameter):
+def test_a_connection_is_made_to_what_makes_sense_or_not_at_all(
+    face, world, parameter, *, monkeypatch, tmp_path
+):
+    # No certificates of this machine: OpenSSL would read all of them for each connection.
+    (tmp_path / "none").touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
     wrong: list[str] = []
     hosts = {
         f"dray://{each}": f"dray://{each}"

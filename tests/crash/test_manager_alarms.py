@@ -104,7 +104,7 @@ def forget_the_last_position(packed):
         (Sync, "run", sync_only_the_log),
         (Sync, "run", sync_only_the_heap),
         (Checkpoint, "run", leave_the_checkpoint_unsynced),
-        (Checkpoint, "run", write_the_checkpoint_first),
+        pytest.param(Checkpoint, "run", write_the_checkpoint_first, marks=pytest.mark.torture),
         (turn, "take_snapshots", draw_the_state_late),
         (turn, "take_snapshots", draw_the_sequences_late),
         (IncomingStreams, "state", forget_streams),

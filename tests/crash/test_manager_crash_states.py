@@ -22,8 +22,9 @@ STATES = "crash states of a manager"
 @pytest.mark.parametrize(
     "first",
     [
-        *range(0, 500, 100),
-        *(pytest.param(each, marks=pytest.mark.torture) for each in range(50, 500, 100)),
+        0,
+        100,
+        *(pytest.param(each, marks=pytest.mark.torture) for each in range(150, 550, 50)),
     ],
 )
 def test_what_was_answered_stays_and_nothing_else_appears_in_3000_crash_states(first, went_through):

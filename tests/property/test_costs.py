@@ -51,13 +51,21 @@ HUGE = [0, 1, 2, 94, 95, 1 << 16, 1 << 31, (1 << 63) - 1]
 
 
 class LongWinded(Babbler):
-    """A babbler whose lists may be as long as a head can hold."""
+    """A babbler whose lists may be as long as a head can hold.
+
+    Long lists of long lists no head can hold: to encode them took half a minute of each run.
+    """
+
+    within = False
 
     def value(self, kind: object) -> object:
         if typing.get_origin(kind) is list and self.random.random() < 0.3:
             (inner,) = typing.get_args(kind)
+            times = self.random.choice([1, 2] if self.within else [1, 50, 450])
+            outermost, self.within = not self.within, True
             some = [self.value(inner) for _ in range(20)]
-            return some * self.random.choice([1, 50, 450])
+            self.within = not outermost
+            return some * times
         return super().value(kind)
 
 

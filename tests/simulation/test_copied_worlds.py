@@ -23,7 +23,9 @@ WORLDS = 400
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, 1, *(pytest.param(each, marks=pytest.mark.torture) for each in (2, 3))]
+)
 def test_copies_of_stores_lose_no_message_and_double_none_unless_a_person_decides(
     block, went_through
 ):

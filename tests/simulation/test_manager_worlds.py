@@ -54,7 +54,7 @@ def some_world_notices(world_of=swarm_world, worlds=CANARY_WORLDS):
     ("world_of", "seeds"),
     [
         (ManagerWorld, range(LARGE)),
-        (ManagerWorld, range(LARGE, 2 * LARGE)),
+        pytest.param(ManagerWorld, range(LARGE, 2 * LARGE), marks=pytest.mark.torture),
         (swarm_world, range(SWARM)),
     ],
     ids=["large", "more that are large", "swarm"],

@@ -18,7 +18,9 @@ WORLDS = 400
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, 1, *(pytest.param(each, marks=pytest.mark.torture) for each in (2, 3))]
+)
 def test_a_restore_in_the_middle_of_traffic_duplicates_nothing_and_loses_only_what_it_may(
     block, went_through
 ):

@@ -16,7 +16,13 @@ CANARY_WORLDS = 40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize(
+    "block",
+    [
+        *range(BLOCKS // 2),
+        *(pytest.param(each, marks=pytest.mark.torture) for each in range(BLOCKS // 2, BLOCKS)),
+    ],
+)
 def test_managers_keep_every_promise_through_every_trouble(block, went_through):
     for seed in range(block * WORLDS // BLOCKS, (block + 1) * WORLDS // BLOCKS):
         World(seed).run()
