@@ -1,4 +1,4 @@
-"""Landing on a real standalone cluster, while an executor and then a worker are killed."""
+"""Landing, sink and settling on a real standalone cluster, whose parts are killed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,6 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.torture]
 
 MESSAGES = 30
 PROGRAM = Path(__file__).with_name("land_on_cluster.py")
+SINK = Path(__file__).with_name("sink_on_cluster.py")
+BATCHES, ROWS = 6, 40
 
 
 class Process:
@@ -78,21 +81,23 @@ def cluster(tmp_path):
         return parts[-1]
 
     here = ("--host", "127.0.0.1", "--webui-port", "0")
-    master = start("master", *spark_class("master.Master", "--port", "0", *here))
-    url = master.said(r"Starting Spark master at (spark://[\d.]+:\d+)")[1]
-    workers = [
-        start(
-            f"worker-{number}",
-            *spark_class("worker.Worker", *here, "--cores", "2", "--memory", "1g",
-                         "--work-dir", str(tmp_path / f"work-{number}"), url),
-        )
-        for number in range(2)
-    ]  # fmt: skip
-    for worker in workers:
-        worker.said("Successfully registered with master")
-    yield url, workers
-    for part in reversed(parts):
-        part.kill()
+    try:
+        master = start("master", *spark_class("master.Master", "--port", "0", *here))
+        url = master.said(r"Starting Spark master at (spark://[\d.]+:\d+)")[1]
+        workers = [
+            start(
+                f"worker-{number}",
+                *spark_class("worker.Worker", *here, "--cores", "2", "--memory", "1g",
+                             "--work-dir", str(tmp_path / f"work-{number}"), url),
+            )
+            for number in range(2)
+        ]  # fmt: skip
+        for worker in workers:
+            worker.said("Successfully registered with master")
+        yield url, workers
+    finally:
+        for part in reversed(parts):
+            part.kill()
 
 
 def executors_of(worker: Process) -> list[int]:
@@ -156,3 +161,42 @@ def test_a_landing_on_a_cluster_survives_the_kill_of_an_executor_and_of_a_worker
         with dray.connect(manager.url) as connected:
             assert connected.queue("parcels", raw=True).info().message_count == 0
         manager.end()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["sink", "settling"])
+def test_rows_are_sent_once_from_a_cluster_whose_executor_and_worker_are_killed(
+    daemon, manager, cluster, *, tmp_path, kind
+):
+    """Each dies while its task writes (`sink_on_cluster.py` says when)."""
+    rows, orders = manager.create_queue("rows"), manager.create_queue("orders")
+    texts, flags = tmp_path / "texts", tmp_path / "flags"
+    texts.mkdir()
+    flags.mkdir()
+    lines = [[f"batch {batch} row {row}" for row in range(ROWS)] for batch in range(BATCHES)]
+    for number, batch in enumerate(lines):
+        path = texts / f"{number}.txt"
+        path.write_text("\n".join(batch) + "\n")
+        os.utime(path, (1_700_000_000 + number,) * 2)
+        with manager.transaction() as transaction:
+            for line in batch:
+                orders.send(line.encode(), transaction=transaction)
+    source = str(texts) if kind == "sink" else "orders"
+
+    driver = Process(
+        tmp_path / "driver.log", sys.executable, str(SINK), kind, cluster[0], daemon.url, source,
+        str(flags),
+    )  # fmt: skip
+    try:
+        assert driver.process.wait(600) == 0, driver.log.read_text()[-3000:]
+    finally:
+        driver.kill()
+
+    assert {path.name for path in flags.iterdir()} >= {"executor", "worker"}
+    assert sum(part.process.poll() is not None for part in cluster[1]) == 1
+    sent = Counter(line.encode() for batch in lines for line in batch)
+    assert Counter(bytes(message.body) for message in rows.messages()) == sent
+    transactions = Counter(message.transaction_id for message in rows.messages())
+    assert sorted(transactions.values()) == [ROWS] * BATCHES
+    assert rows.info().staged_count == 0
+    assert orders.info().message_count == (0 if kind == "settling" else BATCHES * ROWS)

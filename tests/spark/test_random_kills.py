@@ -19,6 +19,8 @@ from tests.spark.judged import JudgedQueue
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
+KILLS_A_VERDICT = 20
+
 
 @pytest.fixture
 def out(tmp_path):
@@ -41,6 +43,7 @@ def judged(manager, tmp_path):
 def test_drivers_killed_at_random_lose_and_double_nothing_and_leave_nothing(
     spark, daemon, judged, *, out, kills
 ):
+    """A judge looks every twenty kills: a long run that is cut short has shown something."""
     chance = random.Random(kills)
     command = [sys.executable, "-m", "dray.cli", "--url", daemon.url]
     command += ["spark", "land", "parcels", "--to", str(out), "--batch", "100KiB"]
@@ -51,17 +54,26 @@ def test_drivers_killed_at_random_lose_and_double_nothing_and_leave_nothing(
 
     killed = 0
     while killed < kills:
+        for _ in range(min(KILLS_A_VERDICT, kills - killed)):
+            kill_one_driver(command, judged, chance, takes)
+        killed += min(KILLS_A_VERDICT, kills - killed)
+        land(daemon.url, "parcels", out, session=spark)
+        assert judged.judge(out) == "", f"after {killed} kills"
+        print(f"{killed} kills, {judged.transactions} transactions: nothing to complain of")
+
+
+def kill_one_driver(command, judged, chance, takes):
+    """Start drivers until one is killed before its end."""
+    while True:
         judged.send(10)
         driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             driver.wait(chance.uniform(0.3, 1.1) * takes)
         except subprocess.TimeoutExpired:
-            killed += 1
-        driver.kill()
-        driver.wait()
-    land(daemon.url, "parcels", out, session=spark)
-
-    assert judged.judge(out) == ""
+            return
+        finally:
+            driver.kill()
+            driver.wait()
 
 
 def test_the_judge_finds_what_is_lost_doubled_changed_and_left(spark, daemon, judged, *, out):

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 import dray
+from dray.spark.sink.sink_options import read_sink_options
+from dray.spark.sink.writers import BatchSink
+from dray.spark.source.data_source import DraySource
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -193,6 +196,41 @@ def test_a_task_that_is_tried_again_sends_its_rows_once(run_stream, rows):
 
     run_stream(change=lambda lines: lines.mapInArrow(fail_at_first, "body string"))
     assert what_is_in(rows) == every_line()
+    assert rows.info().staged_count == 0
+
+
+def test_a_worker_process_that_is_killed_when_it_has_staged_sends_its_rows_once(
+    spark, daemon, rows, tmp_path
+):
+    """The driver has not heard of the task, and has it done again (torture: a whole executor)."""
+    killed = str(tmp_path / "killed")
+
+    class KilledSink(BatchSink):
+        def write(self, iterator):
+            told = super().write(iterator)
+            try:
+                Path(killed).touch(exist_ok=False)
+            except FileExistsError:
+                return told
+            return os.kill(os.getpid(), signal.SIGKILL)
+
+    class KilledSource(DraySource):
+        @classmethod
+        def name(cls):
+            return "killed"
+
+        def writer(self, schema, overwrite):
+            return KilledSink(
+                read_sink_options(self.options, schema, overwrite=overwrite, stream=False)
+            )
+
+    spark.dataSource.register(KilledSource)
+    table = spark.range(40).selectExpr("cast(id as string) body").repartition(2)
+    writer = table.write.format("killed").mode("append").option("url", daemon.url)
+    writer.option("queue", "rows").save()
+
+    assert Path(killed).exists()
+    assert what_is_in(rows) == Counter(str(number).encode() for number in range(40))
     assert rows.info().staged_count == 0
 
 
