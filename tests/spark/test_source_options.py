@@ -217,7 +217,7 @@ def test_a_queue_that_is_deleted_under_a_query_is_named(stream, manager, orders,
     manager.delete_queue("orders")
     if again:
         manager.create_queue("orders")
-    said = "was deleted and made again since" if again else "'orders'"
+    said = "was deleted and made again, or" if again else "'orders'"
     for call in (lambda: next_of(reader, second), lambda: reader.partitions(first, second)):
         with pytest.raises(QueueRecreated if again else QueueNotFound, match=said) as told:
             call()

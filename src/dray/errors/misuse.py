@@ -45,7 +45,7 @@ class QueueExists(Misuse):
 class QueueRecreated(Misuse):
     """The queue was deleted and created again after the caller read its `born` number.
 
-    Positions from the earlier queue are not valid in the new one.
+    Or its store was restored. Positions from the earlier queue are not valid in the new one.
     """
 
     code = "queue-recreated"

@@ -188,8 +188,9 @@ def handle_settle(
     check_transaction(queue, head.transaction)
     if head.born and head.born != queue.born:
         raise QueueRecreated(
-            f"queue {queue.name!r} was deleted and made again: the position was read in the earlier"
-            " queue, so nothing was settled; read this queue from its first position",
+            f"queue {queue.name!r} was deleted and made again, or restored from a backup: the"
+            " position was read in the earlier queue, so nothing was settled; read this queue from"
+            " its first position",
             queue=queue.name,
             born=queue.born,
             expected=head.born,

@@ -108,6 +108,9 @@ class StoreIdentity:
                 self.peers.pop(Peer(host, port, secure), None)
             case QueueCreated():
                 self.born = max(self.born, fact.born)
+            case Restored(_, when_us):
+                # Queues have messages again that had left, behind positions that readers know.
+                self.born = self.next_birth(when_us)
             case TokenSet(name, digest, times_us) if digest:
                 self.tokens[name] = KnownToken(digest, *times_us)
                 self.await_expiry(times_us[0])

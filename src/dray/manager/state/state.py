@@ -259,7 +259,10 @@ class State(QueueContents):
             self.outcomes.add(fact.transaction)
 
     def _apply_restored(self, fact: Restored) -> None:
-        """Skip every number that may have been given out after the backup was taken."""
+        """Skip every number that may have been given out after the backup was taken.
+
+        Every queue is born again, since messages that had left it are back.
+        """
         if not self.manager_id:
             why = "the log begins with a restore, and no checkpoint that has its state is whole"
             raise refusal(CHECKPOINTS_LOST, " and ".join(TRANSACTIONS), why)
@@ -273,6 +276,7 @@ class State(QueueContents):
             self.queue_files_kept = False
         for queue in self.queues:
             queue.next_lookup_id = max(queue.next_lookup_id, fact.when_us)
+            queue.born = self.identity.born
 
     def _abort_prepared(self, fact: PreparedAborted) -> None:
         prepared = self.prepared.pop(fact.transaction, None)

@@ -131,9 +131,10 @@ def check_birth(birth: QueueBirth, expected: int) -> None:
     """Raise `QueueRecreated` if the queue is another one than the one that was read from."""
     if birth.born != expected:
         raise QueueRecreated(
-            f"queue {birth.queue!r} of manager {birth.manager_id} was deleted and made again since"
-            " it was read; to begin the new queue at its first position, set failOnDataLoss to"
-            " false, or accept_new_queue (--accept-new-queue) of a landing",
+            f"queue {birth.queue!r} of manager {birth.manager_id} was deleted and made again, or"
+            " restored from a backup, since it was read; to begin the new queue at its first"
+            " position, set failOnDataLoss to false, or accept_new_queue (--accept-new-queue) of a"
+            " landing",
             queue=birth.queue,
             born=birth.born,
             expected=expected,

@@ -96,6 +96,25 @@ def test_a_restore_lets_no_new_queue_begin_at_positions_that_the_lost_incarnatio
     assert envelope.lookup_id >= when_us
 
 
+def test_a_restore_is_another_birth_of_every_queue(driver: ManagerDriver) -> None:
+    """Messages that had left since the backup are back, at positions that readers have passed."""
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, Message())
+    before = described(driver).born
+    for when_us in (int(driver.now * 1e6), 1):
+        look_into(driver.manager).record(Restored(0, when_us))
+        assert described(driver).born > before
+        with pytest.raises(QueueRecreated, match="restored"):
+            caller.call(frames.Settle(queue, 1, 0, before))
+        before = described(driver).born
+    driver.crash()
+    assert described(driver).born == before
+    caller = driver.session()
+    caller.create("later")
+    assert described(driver, "later").born > before
+
+
 def test_settle_refuses_a_position_of_a_queue_that_was_made_again(driver: ManagerDriver) -> None:
     caller = driver.session()
     caller.create("orders")

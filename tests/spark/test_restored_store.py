@@ -1,0 +1,121 @@
+"""A queue manager that is restored from a backup under a landing, `settling` and the sink."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+import dray
+from dray.errors import QueueRecreated
+from dray.spark import land, settling
+from tests.spark.judge import rows_in_order
+from tests.spark.judged import JudgedQueue
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture
+def restored(daemon, tmp_path):
+    """Put the manager back to its backup, at the same address."""
+
+    def put_back(backup):
+        daemon.kill()
+        dray.restore(backup, tmp_path / "restored")
+        daemon.directory = tmp_path / "restored"
+        daemon.start()
+
+    return put_back
+
+
+def test_a_queue_restored_under_a_landing_is_noticed_and_nothing_of_it_is_settled_unread(
+    spark, daemon, manager, *, tmp_path, restored
+):
+    """A message that a receiver had taken is back behind the landing's position, and lands last."""
+    out, backup = tmp_path / "out", tmp_path / "backup.dray"
+    judged = JudgedQueue(manager, "parcels", tmp_path / "sent", seed=3)
+    judged.send(4)
+    in_backup = {json.loads(line)["id"] for line in judged.ledger.read_text().splitlines()}
+    manager.backup(backup)
+    with judged.large.receive(timeout=0) as message:
+        taken = message.sequence_id
+    judged.send(1)
+    land(daemon.url, "parcels", out, session=spark)
+    before = ids(out)
+    assert taken not in before
+    restored(backup)
+    count = judged.queue.info().message_count
+    assert count
+
+    with pytest.raises(QueueRecreated, match="restored from a backup"):
+        land(daemon.url, "parcels", out, session=spark)
+    assert judged.queue.info().message_count == count
+    judged.send(2)
+    summary = land(daemon.url, "parcels", out, session=spark, accept_new_queue=True)
+
+    assert summary.duplicates == len(set(before) & in_backup)
+    assert ids(out)[: len(before) + 1] == [*before, taken]
+    assert judged.judge(out) == "large messages are not in the order of sending"
+
+
+def ids(out):
+    return [row["sequence_id"] for row in rows_in_order(out)]
+
+
+def test_a_queue_restored_under_settling_ends_the_query_and_keeps_its_messages(
+    spark, daemon, manager, *, tmp_path, restored
+):
+    orders = manager.create_queue("orders")
+    orders.send(b"in the backup")
+    manager.backup(tmp_path / "backup.dray")
+    written = []
+
+    def write(rows, _batch_id):
+        written.extend(bytes(row.body) for row in rows.collect())
+
+    def run(**options):
+        reader = spark.readStream.format("dray").options(url=daemon.url, queue="orders", **options)
+        writer = reader.load().writeStream.foreachBatch(settling(write))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    run()
+    restored(tmp_path / "backup.dray")
+    with pytest.raises(Exception, match="restored from a backup") as caught:
+        run()
+    assert len(str(caught.value).splitlines()) <= 6
+    assert [bytes(message.body) for message in orders.messages()] == [b"in the backup"]
+
+    orders.send(b"later")
+    run(failOnDataLoss="false")
+
+    assert written == [b"in the backup", b"in the backup", b"later"]
+    assert orders.info().message_count == 0
+
+
+def test_a_batch_that_a_restored_manager_has_lost_is_sent_to_it_again_and_no_other(
+    spark, daemon, manager, *, tmp_path, restored
+):
+    rows = manager.create_queue("rows")
+
+    def send(batch_id):
+        table = spark.createDataFrame([(f"row {batch_id}",)], "body string")
+        writer = table.write.format("dray").mode("append").option("url", daemon.url)
+        writer = writer.option("queue", "rows").option("query_id", "q")
+        writer.option("batch_id", batch_id).save()
+
+    send(0)
+    manager.backup(tmp_path / "backup.dray")
+    send(1)
+    restored(tmp_path / "backup.dray")
+    for batch_id in (0, 1, 1):
+        send(batch_id)
+
+    found = Counter(bytes(message.body) for message in rows.messages())
+    assert found == Counter([b"row 0", b"row 1"])
+    assert rows.info().staged_count == 0
