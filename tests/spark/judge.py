@@ -32,6 +32,7 @@ def complaints(sent, out):
         yield from changed(each, landed.get(each["id"]), out)
     yield from disordered(sent, rows)
     yield from torn(sent, landed)
+    yield from missized(sent, landed)
     yield from left_behind(rows, out)
 
 
@@ -77,6 +78,18 @@ def torn(sent, landed):
     named = [identity for group in groups.values() for identity in group]
     if any(len(group) != 1 for group in groups.values()) or len(set(named)) != len(groups):
         yield "transactions are not those that were sent"
+
+
+def missized(sent, landed):
+    """Each row says how many messages its transaction has, small and large ones."""
+    sizes = Counter(each["transaction"] for each in sent)
+    for each in sent:
+        row = landed.get(each["id"])
+        if row is not None and row["transaction_size"] != sizes[each["transaction"]]:
+            yield (
+                f"{each['id']} is said to be of a transaction of {row['transaction_size']} messages"
+                f" that has {sizes[each['transaction']]}"
+            )
 
 
 def left_behind(rows, out):

@@ -64,6 +64,7 @@ from dray.wire.large_frames import (
 from dray.wire.message_frames import (
     FOLLOWING_MAX,
     MARK_FIRST,
+    MARK_LARGE,
     MARK_LAST,
     MARK_SINGLE,
     Abort,

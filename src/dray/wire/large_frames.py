@@ -97,8 +97,8 @@ class LargeList(Head, frozen=True):
 class LargeEntry(msgspec.Struct, array_like=True, frozen=True):
     """One large message of a list: position of header and of its last part, and what is missing.
 
-    `transaction_size` is how many large messages its transaction sent to the queue; 0 if the queue
-    does not have them all.
+    `transaction_size` is how many messages its transaction sent to the queue, a large one counted
+    once; 0 if there are `FOLLOWING_MAX` or more.
     """
 
     first_lookup_id: int

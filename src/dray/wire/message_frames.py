@@ -100,7 +100,8 @@ MARK_LAST = 2
 """The first and the last of what its transaction has sent to the queue."""
 MARK_SINGLE = 4
 """Sent outside a transaction: a group of its own, welcome in queues of either kind."""
-
+MARK_LARGE = 8
+"""Its transaction has sent large messages to the queue, alone or among small ones."""
 
 FOLLOWING_MAX = 1023
 """`Envelope.following` says no more than this."""
@@ -111,10 +112,11 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True):
 
     Times in microseconds since the epoch; `marks` are the bits above;
     `ordinal` its place in its transaction, from 1, and `following` how many come behind it there,
-    `FOLLOWING_MAX` for that many or more. Between managers only, `number` is its number in the
-    stream,
-    `move_count` how many managers have forwarded it, `remaining_us` the time until it expires in
-    its queue and `reaching_us` the time it has left to get there (-1: for ever).
+    `FOLLOWING_MAX` for that many or more. With `MARK_LARGE`, `following` is how many messages the
+    transaction sent to the queue, each large one counted once. Between managers only, `number` is
+    its number in the stream, `move_count` how many managers have forwarded it, `remaining_us` the
+    time until it expires in its queue and `reaching_us` the time it has left to get there (-1: for
+    ever).
     """
 
     lookup_id: int

@@ -27,6 +27,7 @@ from dray.manager.facts import Committed, pack_lookups
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import (
     extent_of,
+    group_places,
     is_express,
     is_express_entry,
     lookup_id_of,
@@ -39,7 +40,7 @@ from dray.manager.queue.part_records import part_seen, watch_arrivals
 from dray.manager.queue.staged import Staged
 from dray.manager.queue.system import DEAD_LETTERS
 from dray.model.classes import Part, QueueKind
-from dray.wire.frames import MARK_FIRST, MARK_LAST, MARK_SINGLE
+from dray.wire.frames import MARK_SINGLE
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -270,17 +271,13 @@ def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: in
     """The packed tails of records that join a queue as one group; `marks` are for all."""
     if not transaction:
         return b"".join([pack_tail(each, 0, when_us, marks=marks) for each in staged])
-    last = len(staged) - 1
+    places = group_places([each.part for each in staged])
     return b"".join(
         [
             pack_tail(
-                each,
-                transaction,
-                when_us,
-                marks=marks | (MARK_FIRST * (at == 0) | MARK_LAST * (at == last)),
-                ordinal=at + 1,
-                following=last - at,
+                each, transaction, when_us,
+                marks=marks | place.marks, ordinal=place.ordinal, following=place.following,
             )
-            for at, each in enumerate(staged)
+            for each, place in zip(staged, places, strict=True)
         ]
-    )
+    )  # fmt: skip

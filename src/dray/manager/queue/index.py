@@ -11,7 +11,8 @@ position:
 
     kind: part 2 bits, priority 3, then one each if the sender asked for dead letters, for the
     journal, for acknowledgments
-    ordinal: place in its transaction 22 bits, then 10 of how many follow it there (1023: or more)
+    ordinal: place in its transaction 22 bits, then 10 of how many follow it there (1023: or more);
+    with MARK_LARGE, of how many messages its transaction sent to the queue
 
 The part behind the key (the *tail*, 70 bytes) is what facts carry: positions are given when a fact
 is applied, and a replay gives the same ones. Entries that a transaction has taken are *held*: out
@@ -24,14 +25,15 @@ whole: a hundred messages that join or leave together cost little more than one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from dray.model.classes import Part
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
-from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LAST
+from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LARGE, MARK_LAST
 from dray.wire.record import COPY_DEAD_LETTER
 
 if TYPE_CHECKING:
@@ -94,7 +96,17 @@ _LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != _EXPRES
 """The highest byte of the file number of all kinds but express ones."""
 _KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & _TWO_BITS)
 _KINDS_ASKING_NOTHING = bytes(range(1 << _COPIES_AT))
+_BEGINNINGS = (Part.PLAIN, Part.HEADER)
+"""The parts that begin a message."""
 assert FOLLOWING_MAX == (1 << 32 - ORDINAL_BITS) - 1
+
+
+class GroupPlace(NamedTuple):
+    """The place of a record in its transaction, as `Entry` has it."""
+
+    ordinal: int
+    following: int
+    marks: int
 
 
 class Entry(NamedTuple):
@@ -125,7 +137,10 @@ class Entry(NamedTuple):
     copies: int
     """`COPY_DEAD_LETTER`, `COPY_JOURNAL` and `WANTS_ACKNOWLEDGMENTS`, as the sender asked."""
     following: int = 0
-    """How many messages its transaction sent to the queue behind it, `FOLLOWING_MAX` at most."""
+    """How many messages its transaction sent to the queue behind it, `FOLLOWING_MAX` at most.
+
+    With `MARK_LARGE`: how many it sent to the queue, each large one counted once.
+    """
 
     @property
     def left_by(self) -> int:
@@ -267,29 +282,47 @@ def moved(tail: bytes) -> bytes:
 def as_group(tail: bytes) -> bytes:
     """The tail of the same message as one that is sent again, by itself."""
     packed = bytearray(tail)
-    packed[_CLASS_AT - 1] = MARK_FIRST | MARK_LAST
+    packed[_CLASS_AT - 1] = MARK_FIRST | MARK_LAST | packed[_CLASS_AT - 1] & MARK_LARGE
     packed[_COUNTS_AT:] = _COUNTS.pack(0, 0)
     return with_class(bytes(packed), 0)
 
 
 def sent_anew(
-    tail: bytes, *, transaction: int, when_us: int, expires_us: int, following: int, ordinal: int
+    tail: bytes, *, transaction: int, when_us: int, expires_us: int, place: GroupPlace
 ) -> bytes:
     """The tail of a message that was kept somewhere, as one that a transaction sends now.
 
-    It is the `ordinal`-th of a transaction of which `following` more come; transaction 0 is none.
+    Transaction 0 is none.
     """
+    ordinal, following, marks = place
     fields = list(_TAIL.unpack(tail))
-    marks = MARK_FIRST * (ordinal == 1) | MARK_LAST * (following == 0) if transaction else 0
     kind = fields[_KIND_FIELD]
     if transaction:
         kind &= ~(_THREE_BITS << _PRIORITY_AT)
     places = min(ordinal, ORDINAL_MAX) | min(following, FOLLOWING_MAX) << ORDINAL_BITS
     fields[_TRANSACTION_FIELD:] = [
-        transaction, when_us, when_us, expires_us, 0, places if transaction else 0, marks, 0, kind,
-        0, 0,
+        transaction, when_us, when_us, expires_us, 0, places if transaction else 0,
+        marks if transaction else 0, 0, kind, 0, 0,
     ]  # fmt: skip
     return _TAIL.pack(*fields)
+
+
+def group_places(parts: Sequence[int]) -> Iterator[GroupPlace]:
+    """The places of records in their transaction, by their parts; see `Entry.following`."""
+    count = len(parts)
+    mark, messages = 0, 0
+    if any(parts):
+        mark, messages = MARK_LARGE, sum(part in _BEGINNINGS for part in parts)
+    for ordinal in range(1, count + 1):
+        ends = MARK_FIRST * (ordinal == 1) | MARK_LAST * (ordinal == count)
+        yield GroupPlace(ordinal, messages or count - ordinal, mark | ends)
+
+
+def transaction_size_of(entry: Entry) -> int:
+    """How many messages the transaction of an entry sent to its queue; 0 if that is not known."""
+    if not entry.ordinal or entry.following == FOLLOWING_MAX:
+        return 0
+    return entry.following if entry.marks & MARK_LARGE else entry.ordinal + entry.following
 
 
 def pack_place(extent: Extent) -> bytes:

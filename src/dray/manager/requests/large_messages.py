@@ -19,7 +19,14 @@ from dray.large.join import PartSeen, SequenceKey
 from dray.manager.change.quarantine import set_aside
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.peers.repairs import may_be_filled
-from dray.manager.queue.index import lengths_in, lookup_id_of, part_of, place_in, unpack
+from dray.manager.queue.index import (
+    lengths_in,
+    lookup_id_of,
+    part_of,
+    place_in,
+    transaction_size_of,
+    unpack,
+)
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
 from dray.manager.requests.statuses import statuses_of
 from dray.manager.session import Waiter
@@ -304,31 +311,8 @@ def handle_large_list(context: Context, session: Session, request_id: int, head:
             break
         total += assembly.size
         found.append(assembly)
-    sizes = _transaction_sizes(context, queue, {each.transaction for each in found})
-    entries = [_listed(each, sizes.get(each.transaction, 0)) for each in found]
+    entries = [_listed(queue, each) for each in found]
     context.answer(session, request_id, LargeListed(entries))
-
-
-def _transaction_sizes(
-    context: Context, queue: StoredQueue, transactions: set[int]
-) -> dict[int, int]:
-    """How many large messages these transactions have here, of those that are here from the first.
-
-    A transaction of which more may come is left out.
-    """
-    routes = context.state.arrival_routes
-    sizes: dict[int, int] = {}
-    for assembly in queue.parts:
-        transaction = assembly.transaction
-        if transaction not in transactions:
-            continue
-        if transaction in sizes:
-            sizes[transaction] += bool(sizes[transaction])
-            continue
-        entry = _entry_at(queue, assembly.first)
-        begins = entry is not None and unpack(entry).ordinal == 1
-        sizes[transaction] = int(begins and routes.going(assembly.route) != transaction)
-    return sizes
 
 
 def _entry_at(queue: StoredQueue, position: int) -> bytes | None:
@@ -337,8 +321,9 @@ def _entry_at(queue: StoredQueue, position: int) -> bytes | None:
     return queue.index.find(position) if held is None else held[0]
 
 
-def _listed(assembly: Assembly, transaction_size: int) -> LargeEntry:
+def _listed(queue: StoredQueue, assembly: Assembly) -> LargeEntry:
     missing = assembly.missing()
+    entry = _entry_at(queue, assembly.first)
     return LargeEntry(
         assembly.first,
         assembly.last,
@@ -347,7 +332,7 @@ def _listed(assembly: Assembly, transaction_size: int) -> LargeEntry:
         assembly.count or len(assembly.fragments),
         assembly.size,
         list(missing),
-        transaction_size,
+        transaction_size_of(unpack(entry)) if entry is not None else 0,
     )
 
 

@@ -17,7 +17,7 @@ from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at, record_of
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.queue.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
-from dray.manager.queue.index import Entry, moved, sent_anew, tail_of, unpack
+from dray.manager.queue.index import Entry, group_places, moved, sent_anew, tail_of, unpack
 from dray.manager.queue.part_records import part_seen
 from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
 from dray.manager.requests.sending import expires_us
@@ -30,6 +30,7 @@ from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.model.names import SYSTEM
 from dray.wire.frames import (
+    MARK_LARGE,
     MARK_LAST,
     Done,
     Move,
@@ -168,19 +169,16 @@ def _moved_tails(context: Context, found: _Chosen, target: StoredQueue, number: 
     if queue.kind not in _KEEPERS and not target.outgoing and is_alike:
         return [moved(tail_of(packed)) for packed in found.packed]
     transaction = number if target.options.transactional else 0
-    last = len(found.entries)
+    places = group_places([entry.part for entry in found.entries])
     return [
         sent_anew(
             tail_of(packed),
             transaction=transaction,
             when_us=context.now_us,
             expires_us=_expires_anew(context, entry, target),
-            ordinal=ordinal,
-            following=last - ordinal,
+            place=place,
         )
-        for ordinal, (packed, entry) in enumerate(
-            zip(found.packed, found.entries, strict=True), start=1
-        )
+        for packed, entry, place in zip(found.packed, found.entries, places, strict=True)
     ]
 
 
@@ -316,7 +314,8 @@ def receive_transaction_now(
     owner.note_operations(context, len(found), cost)
     entries = [unpack(packed) for packed in found]
     there = {entry.ordinal for entry in entries}
-    count = entries[-1].ordinal + entries[-1].following
+    last = entries[-1]
+    count = last.ordinal + (0 if last.marks & MARK_LARGE else last.following)
     missing = [n for n in range(1, count + 1) if n not in there]
     fitting, total = 0, 0
     for entry in entries:

@@ -226,32 +226,18 @@ def _torn(rows: DataFrame, waiting: DataFrame | None, left: DataFrame | None) ->
     """Transactions of which rows are missing, over all commits of all tables."""
     from pyspark.sql import functions as f
 
-    is_large = f.col("fragment_count").isNotNull()
-    each = f.expr("aggregate(lookup_ranges, 0L, (sum, r) -> sum + r[1] - r[0] + 1)")
     counted = (
         rows.where("transaction_id is not null")
         .dropDuplicates(["sequence_id"])
         .groupBy(*_QUEUE, "transaction_id")
         .agg(
-            f.count(f.when(is_large, 1)).alias("large"),
-            f.max(f.when(is_large, f.col("transaction_size"))).alias("large_size"),
-            f.sum(each).alias("positions"),
-            f.max(f.when(~is_large, f.col("transaction_size"))).alias("small_size"),
-            f.bool_or(f.col("state") == "hole").alias("has_hole"),
+            f.count("*").alias("landed"),
+            f.max("transaction_size").alias("size"),
             f.min("first_lookup_id").alias("first_lookup_id"),
             f.max("last_lookup_id").alias("last_lookup_id"),
         )
+        .where("landed < size")
     )
-    # The size that a small message knows counts every part of a large one as a message.
-    by_parts = (f.col("positions") < f.col("small_size")) & ~f.col("has_hole")
-    landed = f.when(f.col("large") < f.col("large_size"), f.col("large")).otherwise(
-        f.when(by_parts, f.col("positions"))
-    )
-    size = f.when(f.col("large") < f.col("large_size"), f.col("large_size")).otherwise(
-        f.col("small_size")
-    )
-    counted = counted.withColumn("landed", landed).withColumn("size", size)
-    counted = counted.where("landed is not null")
     torn = counted.collect()
     wanted = [row["transaction_id"] for row in torn]
     elsewhere = _count_of(left, wanted) if left is not None and torn else {}

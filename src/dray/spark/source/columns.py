@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dray.errors import ProtocolError
 from dray.spark.schema import MESSAGES, spark_arrow
-from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LAST, RANGE_ROW
+from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LARGE, MARK_LAST, RANGE_ROW
 from dray.wire.record import HEADER_BYTES, MAGIC, VERSION, read_header, read_properties
 
 if TYPE_CHECKING:
@@ -148,7 +148,9 @@ class MessageColumns:
         rows = self.rows
         outside = rows["transaction"] == 0
         unknown = outside | (rows["ordinal"] == 0) | (rows["following"] >= FOLLOWING_MAX)
-        size = rows["ordinal"].astype(np.int32) + rows["following"]
+        has_large = rows["marks"] & MARK_LARGE != 0
+        behind = rows["ordinal"].astype(np.int32) + rows["following"]
+        size = np.where(has_large, rows["following"], behind)
         return {
             "transaction_id": _ids(sources, pa.array(rows["transaction"], mask=outside)),
             "transaction_size": pa.array(size, mask=unknown),

@@ -294,7 +294,54 @@ def test_large_messages_of_one_transaction_are_measured_and_listed_together(
     assert sizes() == [1, 3, 3, 3, 2, 2]
     assert sizes(4) == [3, 3, 2, 2]
     caller.call(frames.Settle(queue, 6, 0))
-    assert sizes() == [0, 0, 2, 2]
+    assert sizes() == [3, 3, 2, 2]
+
+
+def test_messages_of_a_mixed_transaction_know_how_many_messages_it_has(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue = caller.create("files")
+    transaction = caller.number_for()
+    caller.send(queue, Message(), transaction=transaction, guarded=False)
+    send_large(caller, queue, 1, transaction)
+    send_large(caller, queue, 4, transaction)
+    caller.send(queue, Message(), transaction=transaction, guarded=False)
+    caller.commit(transaction, 8)
+
+    def sizes() -> tuple[list[int], list[int]]:
+        listed = caller.call(frames.LargeList(queue, 0, 100))
+        assert isinstance(listed, frames.LargeListed)
+        rows = caller.call(frames.ReadRange(queue, 0, 0, 100, 1 << 20, plain=True))
+        assert isinstance(rows, frames.RangeRead)
+        fields = frames.RANGE_ROW.iter_unpack(rows.rows)
+        small = [row[8] if row[10] & frames.MARK_LARGE else row[7] + row[8] for row in fields]
+        return [each.transaction_size for each in listed.entries], small
+
+    assert sizes() == ([4, 4], [4, 4])
+    # It does not depend on the others, which may have left.
+    caller.call(frames.Settle(queue, 2, 0))
+    assert sizes() == ([4], [4])
+    caller.call(frames.Settle(queue, 10, 0))
+    driver.crash()
+    caller = driver.session()
+    queue = caller.open("files")
+    assert sizes() == ([], [4])
+
+
+def test_a_transaction_of_very_many_messages_and_a_large_one_has_no_known_size(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue = caller.create("files")
+    transaction = caller.number_for()
+    small = [Message() for _ in range(frames.FOLLOWING_MAX - 1)]
+    caller.send(queue, *small, transaction=transaction, guarded=False)
+    send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 4)
+    listed = caller.call(frames.LargeList(queue, 0, 100))
+    assert isinstance(listed, frames.LargeListed)
+    assert [each.transaction_size for each in listed.entries] == [0]
 
 
 def test_more_pieces_or_messages_than_make_sense_are_refused(driver: ManagerDriver) -> None:
