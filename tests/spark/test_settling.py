@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -197,13 +198,18 @@ def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name
     forget_last(checkpoint, "commits")
     run_query(write, maxOffsetsPerTrigger="10")
 
+    # A new checkpoint counts its batches from 0 again, and they are other ones.
+    shutil.rmtree(checkpoint)
+    orders.send(b"later")
+    run_query(recipe["write_parquet"])
+
     named = [
         Path(line)
         for manifest in (tmp_path / "orders" / "manifests").iterdir()
         for line in manifest.read_text().splitlines()
     ]
     found = Counter(row for path in named for row in read_table(path)["body"].to_pylist())
-    assert found == Counter(f"order {at}".encode() for at in range(COUNT))
+    assert found == Counter([*(f"order {at}".encode() for at in range(COUNT)), b"later"])
     assert orders.info().message_count == 0
 
 
