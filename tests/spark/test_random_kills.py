@@ -12,6 +12,7 @@ import pytest
 
 import dray
 from dray.spark import land
+from dray.spark.failure import WORKER_TOO_SLOW
 from dray.spark.landing.landing import Landing
 from dray.spark.landing.puller import ManagerPuller
 from dray.spark.landing.settler import ManagerSettler
@@ -19,7 +20,7 @@ from tests.spark.judged import JudgedQueue
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-KILLS_A_VERDICT = 20
+KILLS_A_VERDICT, STARTS = 20, 20
 
 
 @pytest.fixture
@@ -57,9 +58,21 @@ def test_drivers_killed_at_random_lose_and_double_nothing_and_leave_nothing(
         for _ in range(min(KILLS_A_VERDICT, kills - killed)):
             kill_one_driver(command, judged, chance, takes)
         killed += min(KILLS_A_VERDICT, kills - killed)
-        land(daemon.url, "parcels", out, session=spark)
+        land_at_last(daemon.url, out, spark)
         assert judged.judge(out) == "", f"after {killed} kills"
         print(f"{killed} kills, {judged.transactions} transactions: nothing to complain of")
+
+
+def land_at_last(url, out, spark):
+    """Land what is there; where this machine is too busy for Spark's own workers, start again."""
+    for left in reversed(range(STARTS)):
+        try:
+            land(url, "parcels", out, session=spark)
+        except dray.DrayError as error:
+            if not left or WORKER_TOO_SLOW not in str(error):
+                raise
+        else:
+            return
 
 
 def kill_one_driver(command, judged, chance, takes):
