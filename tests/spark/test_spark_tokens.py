@@ -7,7 +7,7 @@ import re
 import pytest
 
 import dray
-from dray.spark import settling
+from dray.spark import audit, land, open_payload, settling
 from tests.integration.commands import dray as command
 from tests.integration.commands import started
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 RULES = """
 [[access]]
 who = ["token:job"]
-queues = ["orders", "results"]
+queues = ["orders", "results*"]
 may = ["receive", "send"]
 """
 
@@ -68,3 +68,35 @@ def test_a_job_with_a_token_without_rights_is_refused_in_our_sentence(spark, doo
     with pytest.raises(Exception, match="token:stranger may not do anything here"):
         rows.load().count()
     assert owner.queue("orders").info().message_count == 2
+
+
+def test_a_landing_an_audit_and_a_payload_show_their_token(spark, door, tmp_path):
+    address, owner = door
+    job, stranger = tmp_path / "job.toml", tmp_path / "stranger.toml"
+    parcels = dray.LargeMessageQueue(owner.create_queue("results-large"))
+    parcels.send(b"x" * 70_000)
+    out = tmp_path / "out"
+    queues = "orders,results-large"
+    with pytest.raises(dray.DrayError, match="token:stranger may not") as refused:
+        land(address, queues, out, session=spark, credentials=stranger)
+    assert len(str(refused.value).splitlines()) == 1
+    with pytest.raises(dray.DrayError, match="credentials"):
+        land(address, queues, out, session=spark)
+
+    rows = spark.read.format("dray").options(url=address, credentials=job, queue="results-large")
+    (row,) = rows.option("content", "large").load().collect()
+    with open_payload(row, credentials=job) as file:
+        assert file.read() == b"x" * 70_000
+    summary = land(address, queues, out, session=spark, credentials=job)
+    assert (summary.files, summary.messages, summary.clean) == (1, 2, True)
+    assert audit([out, (address, "orders")], session=spark, credentials=job).clean
+    assert owner.queue("orders").info().message_count == 0
+
+
+def test_the_command_takes_credentials_and_refuses_what_executors_would_not_have(tmp_path):
+    land_now = ("spark", "land", "orders", "--to", tmp_path / "out")
+    missing = command("--url", "drays://x:1", *land_now, "--credentials", tmp_path / "none.toml")
+    assert "all executors need this TOML file" in missing.err
+    refused = command("--token-file", tmp_path / "t", *land_now)
+    assert "give it with --credentials" in refused.err
+    assert not (tmp_path / "out").exists()

@@ -66,6 +66,19 @@ def read_credentials(path: str | None, url: str) -> dict[str, str]:
     }
 
 
+def credentials_named(path: str | Path | None, urls: str) -> str | None:
+    """The absolute name of a credentials file, since executors work in other directories.
+
+    Raises `InvalidConfiguration` if it cannot be used for one of the comma-separated `urls`.
+    """
+    if path is None:
+        return None
+    named = str(Path(path).absolute())
+    for url in urls.split(","):
+        read_credentials(named, url.strip())
+    return named
+
+
 class Managers:
     """Connections to managers, made when first needed and shared by one task or one planner."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dray.client.awaited.unreadable import Unreadable
@@ -17,7 +18,7 @@ from dray.client.calls.public_calls import checked
 from dray.errors import LargeMessageCorrupt, LargeMessageHole, MessageNotFound
 from dray.large.digests import DIGESTS
 from dray.model.arguments import no_sense
-from dray.spark.managers import Managers
+from dray.spark.managers import Managers, credentials_named
 from dray.spark.source.large import look_at
 from dray.spark.source.options import CLAIM_TIMEOUT_S
 from dray.spark.source.ranges import is_there
@@ -30,14 +31,14 @@ _NEEDED = ("manager", "queue", "sequence_id", "first_lookup_id", "missing")
 
 
 @checked
-def open_payload(row: Any) -> io.BufferedReader:
+def open_payload(row: Any, *, credentials: str | Path | None = None) -> io.BufferedReader:
     """Open the large message of a row as a readable, seekable binary file; it stays in its queue.
 
     `row` is a Row, a dict or a pandas Series with the columns of `content=large`. Close the file,
     or use it in a `with` block. Reading raises `LargeMessageCorrupt` if a fragment is damaged, or
     if the digest does not fit what was read to the end. Raises `LargeMessageHole` for a message
     with missing parts, `MessageNotFound` if it is gone. It waits for a message that a receiver
-    holds.
+    holds. `credentials` is the file of that name, as for `land`.
     """
     columns = _columns_of(row)
     missing = list(columns["missing"])
@@ -48,7 +49,7 @@ def open_payload(row: Any) -> io.BufferedReader:
             sequence_id=columns["sequence_id"],
             missing=missing,
         )
-    managers = Managers()
+    managers = Managers(credentials_named(credentials, columns["manager"]))
     try:
         message = _opened(managers, columns)
         wanted = bytes.fromhex(columns.get("digest") or message.digest.hex())

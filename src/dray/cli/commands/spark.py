@@ -13,11 +13,18 @@ from dray.cli.progress import progress
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_json, takes_url_and_json
 from dray.cli.sizes import Size
-from dray.errors import StoreCorrupt
+from dray.errors import InvalidConfiguration, StoreCorrupt
 from dray.model.sizes import human_size, size_in_bytes
 
 if TYPE_CHECKING:
     from dray.spark import AuditReport, LandingSummary
+
+
+_takes_credentials = click.option(
+    "--credentials",
+    metavar="FILE",
+    help="TOML file with ca, cert, key and token_file, which all executors have under this name.",
+)
 
 
 @click.group(cls=CommandGroup)
@@ -77,6 +84,7 @@ def command() -> None:
     is_flag=True,
     help="Land a queue that was deleted and created again, from its first message.",
 )
+@_takes_credentials
 @takes_url_and_json
 @click.pass_obj
 def land(
@@ -92,6 +100,7 @@ def land(
     commit_every: float,
     table: str,
     accept_new_queue: bool,
+    credentials: str | None,
 ) -> None:
     """Land the messages of QUEUE below DIR: large ones as files, all of them as rows of a table.
 
@@ -114,6 +123,7 @@ def land(
             table=table,
             accept_new_queue=accept_new_queue,
             state=state,
+            credentials=_named(settings, credentials),
             report=lambda so_far: shown.update(so_far.bytes),
         )
     if settings.as_json:
@@ -158,10 +168,16 @@ def compact(settings: Settings, directory: str, *, size: int | None) -> None:
     help="Write findings, hours and streams as Parquet, and a page, into DIR.",
 )
 @click.option("--html", metavar="FILE", help="Write the page into FILE.")
+@_takes_credentials
 @takes_url_and_json
 @click.pass_obj
 def audit(
-    settings: Settings, sources: tuple[str, ...], *, out: str | None, html: str | None
+    settings: Settings,
+    sources: tuple[str, ...],
+    *,
+    out: str | None,
+    html: str | None,
+    credentials: str | None,
 ) -> int:
     """Check that each message landed once, whole and in order.
 
@@ -177,7 +193,7 @@ def audit(
         each if "://" in each or Path(each).is_dir() else (settings.url, each) for each in sources
     ]
     with progress("auditing", None):
-        report = audit_with_spark(given, out=out)
+        report = audit_with_spark(given, out=out, credentials=_named(settings, credentials))
     if html is not None:
         report.write_html(html)
     if settings.as_json:
@@ -192,6 +208,17 @@ def audit(
     else:
         _print_audit(report)
     return 0 if report.clean else StoreCorrupt.exit_status
+
+
+def _named(settings: Settings, credentials: str | None) -> str | None:
+    """The file of credentials; the global options for one connection do not reach executors."""
+    if any((settings.ca, settings.cert, settings.key, settings.token_file)):
+        raise InvalidConfiguration(
+            "--ca, --cert, --key and --token-file are for one connection, and executors of Spark"
+            " make their own; name these files in a TOML file (ca, cert, key, token_file), and give"
+            " it with --credentials"
+        )
+    return credentials
 
 
 def _print_audit(report: AuditReport) -> None:

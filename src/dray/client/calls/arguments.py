@@ -230,6 +230,7 @@ _BY_NAME: Final = {
     "key": _PATH,
     "token": _TEXT,
     "token_file": _PATH,
+    "credentials": _PATH,
 }
 _BY_PLACE: Final = {
     "open.name": _TEXT,

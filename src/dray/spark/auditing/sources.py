@@ -41,6 +41,8 @@ class AuditSources(NamedTuple):
 
     directories: tuple[Path, ...] = ()
     queues: tuple[QueueSource, ...] = ()
+    credentials: str | None = None
+    """The file for the connections to the queue managers."""
 
 
 def read_sources(given: Given | Sequence[Given]) -> AuditSources:
@@ -99,7 +101,7 @@ def _files_of(table: Path) -> list[str]:
 def waiting_positions(spark: SparkSession, sources: AuditSources) -> DataFrame | None:
     """The position of each message that is still in a queue: one row a position."""
     frames = [
-        _read(spark, each, "messages").select(
+        _read(spark, sources, each, "messages").select(
             "manager_id", "queue", "queue_born", "lookup_id", "transaction_id"
         )
         for each in sources.queues
@@ -116,11 +118,13 @@ def left_messages(spark: SparkSession, sources: AuditSources) -> DataFrame | Non
     for each in sources.queues:
         if not each.is_elsewhere:
             continue
-        large = _read(spark, each, "large").withColumn("positions", f.col("fragment_count") + 2)
+        large = _read(spark, sources, each, "large").withColumn(
+            "positions", f.col("fragment_count") + 2
+        )
         large = large.withColumnRenamed("sequence_id", "id")
         positions = f.explode(f.sequence(f.col("range")[0], f.col("range")[1]))
         parts = large.select("queue", f.explode("lookup_ranges").alias("range"))
-        single = _read(spark, each, "messages").join(
+        single = _read(spark, sources, each, "messages").join(
             parts.select("queue", positions.alias("lookup_id")), ["queue", "lookup_id"], "left_anti"
         )
         found += [
@@ -131,8 +135,12 @@ def left_messages(spark: SparkSession, sources: AuditSources) -> DataFrame | Non
     return _union([frame.select(*columns) for frame in found]) if found else None
 
 
-def _read(spark: SparkSession, source: QueueSource, content: str) -> DataFrame:
+def _read(
+    spark: SparkSession, sources: AuditSources, source: QueueSource, content: str
+) -> DataFrame:
     reader = spark.read.format("dray").option("url", source.url).option("queue", source.queue)
+    if sources.credentials is not None:
+        reader = reader.option("credentials", sources.credentials)
     reader = reader.option("content", content)
     return (reader.option("bodies", "reference") if content == "messages" else reader).load()
 

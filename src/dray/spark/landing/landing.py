@@ -46,6 +46,7 @@ from dray.spark.landing.streams import (
     told_options,
     what_is_left,
 )
+from dray.spark.managers import credentials_named
 from dray.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def land(
     accept_new_queue: bool = False,
     table: str = TABLES[0],
     state: str | Path | None = None,
+    credentials: str | Path | None = None,
     report: Report | None = None,
 ) -> LandingSummary:
     """Land the messages of a queue below the directory or URL `out`; give what was done.
@@ -123,7 +125,8 @@ def land(
     for one directory. A landing that follows a queue commits to the table every `commit_every`
     seconds, and at once when a micro-batch has half of its limit; 0 commits what comes at once.
     `out` may be a URL that fsspec knows, such as `s3://bucket/x`: the payloads become objects below
-    it, and `state` is the directory for the table, the checkpoint and the lock.
+    it, and `state` is the directory for the table, the checkpoint and the lock. `credentials` is a
+    TOML file with `ca`, `cert`, `key` and `token_file`, which the driver and all executors have.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
@@ -134,16 +137,17 @@ def land(
 
     directory, payloads = _places(out, state, table)
     contents = contents_of(as_)
-    options = told_options(url, queue, fail=fail_on_data_loss, accept=accept_new_queue)
+    named = credentials_named(credentials, url)
+    options = told_options(url, queue, named, fail=fail_on_data_loss, accept=accept_new_queue)
     every_s = between_commits(commit_every, until.idle_s)
     bytes_max = size_in_bytes(bytes_per_batch)
     limits = BatchLimits(rows_per_batch, bytes_max, every_s, cuts=payloads is None)
-    settler = ManagerSettler()
+    settler = ManagerSettler(named)
     try:
         with _session(session) as spark:
             landing = Landing(
                 directory,
-                ManagerPuller(),
+                ManagerPuller(credentials=named),
                 settler,
                 report,
                 fail_on_data_loss=fail_on_data_loss,
@@ -153,7 +157,7 @@ def land(
                 checkpoint="checkpoint" if as_ == "large" else f"checkpoint-{as_}",
             )
             summary = landing.run(streams(spark, contents, options, limits), until)
-            for count, sentence in what_is_left(url, queue, as_):
+            for count, sentence in what_is_left(url, queue, as_, named):
                 summary.skipped += count
                 summary.left.append(sentence)
             return summary

@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 class ManagerPuller:
     """Reads payloads from their managers, fragment by fragment, at constant memory."""
 
-    def __init__(self, claim_timeout_s: float = CLAIM_TIMEOUT_S) -> None:
-        """Begin without a connection; warn of claims that last longer than the time given."""
-        self._managers = Managers()
+    def __init__(
+        self, claim_timeout_s: float = CLAIM_TIMEOUT_S, credentials: str | None = None
+    ) -> None:
+        """Begin without a connection; warn of claims that last longer than the time given.
+
+        `credentials` names the file that `read_credentials` reads.
+        """
+        self._managers = Managers(credentials)
         self._claim_timeout_s = claim_timeout_s
 
     def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class ManagerSettler:
     """Takes from queues what is durably landed. Doing it again changes nothing."""
 
-    def __init__(self) -> None:
-        """Begin without a connection."""
-        self._managers = Managers()
+    def __init__(self, credentials: str | None = None) -> None:
+        """Begin without a connection; `credentials` is the file of `read_credentials`."""
+        self._managers = Managers(credentials)
         self._beyond: dict[tuple[str, int], set[Range]] = {}
         """Ranges that are settled, by queue and birth number."""
 

@@ -73,14 +73,20 @@ def streams(
     return found
 
 
-def told_options(url: str, queue: str, *, fail: bool, accept: bool) -> dict[str, str]:
+def told_options(
+    url: str, queue: str, credentials: str | None, *, fail: bool, accept: bool
+) -> dict[str, str]:
     """The options of the source that both kinds share."""
     return {
-        "url": url,
-        "queue": queue,
+        **_where(url, queue, credentials),
         "failOnDataLoss": str(fail).lower(),
         "acceptNewQueue": str(accept).lower(),
     }
+
+
+def _where(url: str, queue: str, credentials: str | None) -> dict[str, str]:
+    named = {} if credentials is None else {"credentials": credentials}
+    return {"url": url, "queue": queue, **named}
 
 
 def between_commits(seconds: float, idle_s: float | None) -> float:
@@ -95,11 +101,13 @@ def contents_of(as_: str) -> tuple[str, ...]:
     return {"auto": ("large", RANGES), "large": ("large",), "messages": (RANGES,)}[as_]
 
 
-def what_is_left(url: str, queue: str, as_: str) -> Iterator[tuple[int, str]]:
+def what_is_left(
+    url: str, queue: str, as_: str, credentials: str | None = None
+) -> Iterator[tuple[int, str]]:
     """Say what is in the queues that this landing does not take, and how many messages it is."""
     from dray.spark.source.catalogue import Catalogue
 
-    catalogue = Catalogue(read_options({"url": url, "queue": queue}))
+    catalogue = Catalogue(read_options(_where(url, queue, credentials)))
     try:
         for place, large, plain, held in catalogue.what_stays():
             where = f"queue {place.queue!r} at {place.url} has"
