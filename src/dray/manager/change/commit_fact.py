@@ -27,7 +27,6 @@ from dray.manager.facts import Committed, pack_lookups
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import (
     extent_of,
-    group_places,
     is_express,
     is_express_entry,
     lookup_id_of,
@@ -37,7 +36,7 @@ from dray.manager.queue.index import (
     unpack,
 )
 from dray.manager.queue.part_records import part_seen, watch_arrivals
-from dray.manager.queue.staged import Staged
+from dray.manager.queue.staged import Staged, group_places
 from dray.manager.queue.system import DEAD_LETTERS
 from dray.model.classes import Part, QueueKind
 from dray.wire.frames import MARK_SINGLE

@@ -25,19 +25,18 @@ whole: a hundred messages that join or leave together cost little more than one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from dray.model.classes import Part
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LARGE, MARK_LAST
 from dray.wire.record import COPY_DEAD_LETTER
 
 if TYPE_CHECKING:
-    from dray.manager.queue.staged import Staged
+    from dray.manager.queue.staged import GroupPlace, Staged
 
 _KEY = struct.Struct(">BQ")
 _TAIL_FORM = "IIIIQQQQQIIBHBBB"
@@ -96,17 +95,7 @@ _LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != _EXPRES
 """The highest byte of the file number of all kinds but express ones."""
 _KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & _TWO_BITS)
 _KINDS_ASKING_NOTHING = bytes(range(1 << _COPIES_AT))
-_BEGINNINGS = (Part.PLAIN, Part.HEADER)
-"""The parts that begin a message."""
 assert FOLLOWING_MAX == (1 << 32 - ORDINAL_BITS) - 1
-
-
-class GroupPlace(NamedTuple):
-    """The place of a record in its transaction, as `Entry` has it."""
-
-    ordinal: int
-    following: int
-    marks: int
 
 
 class Entry(NamedTuple):
@@ -137,10 +126,7 @@ class Entry(NamedTuple):
     copies: int
     """`COPY_DEAD_LETTER`, `COPY_JOURNAL` and `WANTS_ACKNOWLEDGMENTS`, as the sender asked."""
     following: int = 0
-    """How many messages its transaction sent to the queue behind it, `FOLLOWING_MAX` at most.
-
-    With `MARK_LARGE`: how many it sent to the queue, each large one counted once.
-    """
+    """`GroupPlace.following`, `FOLLOWING_MAX` at most."""
 
     @property
     def left_by(self) -> int:
@@ -290,10 +276,7 @@ def as_group(tail: bytes) -> bytes:
 def sent_anew(
     tail: bytes, *, transaction: int, when_us: int, expires_us: int, place: GroupPlace
 ) -> bytes:
-    """The tail of a message that was kept somewhere, as one that a transaction sends now.
-
-    Transaction 0 is none.
-    """
+    """The tail of a message that was kept somewhere, as one sent now; transaction 0 is none."""
     ordinal, following, marks = place
     fields = list(_TAIL.unpack(tail))
     kind = fields[_KIND_FIELD]
@@ -305,24 +288,6 @@ def sent_anew(
         marks if transaction else 0, 0, kind, 0, 0,
     ]  # fmt: skip
     return _TAIL.pack(*fields)
-
-
-def group_places(parts: Sequence[int]) -> Iterator[GroupPlace]:
-    """The places of records in their transaction, by their parts; see `Entry.following`."""
-    count = len(parts)
-    mark, messages = 0, 0
-    if any(parts):
-        mark, messages = MARK_LARGE, sum(part in _BEGINNINGS for part in parts)
-    for ordinal in range(1, count + 1):
-        ends = MARK_FIRST * (ordinal == 1) | MARK_LAST * (ordinal == count)
-        yield GroupPlace(ordinal, messages or count - ordinal, mark | ends)
-
-
-def transaction_size_of(entry: Entry) -> int:
-    """How many messages the transaction of an entry sent to its queue; 0 if that is not known."""
-    if not entry.ordinal or entry.following == FOLLOWING_MAX:
-        return 0
-    return entry.following if entry.marks & MARK_LARGE else entry.ordinal + entry.following
 
 
 def pack_place(extent: Extent) -> bytes:

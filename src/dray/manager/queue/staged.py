@@ -1,17 +1,23 @@
-"""A record that is placed but in no queue yet, and what its sender wants to hear of it."""
+"""Records that are placed but in no queue yet, and what their senders want to hear of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from dray.delivery.ahead import PiecesAhead
+from dray.model.classes import Part
 from dray.store.kinds import KIND_AT, Kind
+from dray.wire.frames import MARK_FIRST, MARK_LARGE, MARK_LAST
 
 if TYPE_CHECKING:
     from dray.large.join import PartSeen
     from dray.store.heap.heap import Extent
+
+_BEGINNINGS = (Part.PLAIN, Part.HEADER)
+"""The parts that begin a message."""
 
 
 class Wish(NamedTuple):
@@ -48,6 +54,29 @@ class Staged(msgspec.Struct, gc=False, frozen=True):
     def express(self) -> bool:
         """Whether it is gone after a restart."""
         return self.extent.file >> KIND_AT == Kind.EXPRESS
+
+
+class GroupPlace(NamedTuple):
+    """The place of a record among those of its transaction, as an `Entry` has it."""
+
+    ordinal: int
+    following: int
+    """How many records its transaction sent to the queue behind it.
+
+    With `MARK_LARGE`: how many messages it sent to the queue, each large one counted once.
+    """
+    marks: int
+
+
+def group_places(parts: Sequence[int]) -> Iterator[GroupPlace]:
+    """The places of the records of a transaction in a queue, by their parts."""
+    count = len(parts)
+    mark, messages = 0, 0
+    if any(parts):
+        mark, messages = MARK_LARGE, sum(part in _BEGINNINGS for part in parts)
+    for ordinal in range(1, count + 1):
+        ends = MARK_FIRST * (ordinal == 1) | MARK_LAST * (ordinal == count)
+        yield GroupPlace(ordinal, messages or count - ordinal, mark | ends)
 
 
 class SentAhead(PiecesAhead):

@@ -19,14 +19,7 @@ from dray.large.join import PartSeen, SequenceKey
 from dray.manager.change.quarantine import set_aside
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.peers.repairs import may_be_filled
-from dray.manager.queue.index import (
-    lengths_in,
-    lookup_id_of,
-    part_of,
-    place_in,
-    transaction_size_of,
-    unpack,
-)
+from dray.manager.queue.index import lengths_in, lookup_id_of, part_of, place_in, unpack
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
 from dray.manager.requests.statuses import statuses_of
 from dray.manager.session import Waiter
@@ -36,6 +29,8 @@ from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.limits import BATCH_MESSAGES_MAX, LARGE_TAKEN_BYTES_MAX, LARGE_TAKEN_MAX
 from dray.wire.frames import (
+    FOLLOWING_MAX,
+    MARK_LARGE,
     Done,
     Envelope,
     LargeAt,
@@ -59,6 +54,7 @@ if TYPE_CHECKING:
     from dray.large.join import Assembly
     from dray.manager.context import Context
     from dray.manager.peers.repairs import Holes
+    from dray.manager.queue.index import Entry
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.requests.statuses import Statuses
     from dray.manager.session import Session
@@ -332,8 +328,14 @@ def _listed(queue: StoredQueue, assembly: Assembly) -> LargeEntry:
         assembly.count or len(assembly.fragments),
         assembly.size,
         list(missing),
-        transaction_size_of(unpack(entry)) if entry is not None else 0,
+        0 if entry is None else _transaction_size(unpack(entry)),
     )
+
+
+def _transaction_size(entry: Entry) -> int:
+    """How many messages the transaction of a large message sent to the queue; 0: not known."""
+    is_known = entry.marks & MARK_LARGE and entry.following < FOLLOWING_MAX
+    return entry.following if is_known else 0
 
 
 def _fitting(

@@ -17,8 +17,9 @@ from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at, record_of
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.queue.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
-from dray.manager.queue.index import Entry, group_places, moved, sent_anew, tail_of, unpack
+from dray.manager.queue.index import Entry, moved, sent_anew, tail_of, unpack
 from dray.manager.queue.part_records import part_seen
+from dray.manager.queue.staged import group_places
 from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
 from dray.manager.requests.sending import expires_us
 from dray.manager.session import Waiter

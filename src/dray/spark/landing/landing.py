@@ -113,20 +113,20 @@ def land(
 
     Large messages become files and rows of a table, small ones rows with their bodies. `as_` is
     "large" or "messages" to land only one kind, or "auto" for both. Messages that do not land stay
-    in the queue; the summary counts them (`skipped`) and names their queue.
-    `url` and `queue` may name several, comma-separated. `report` is called after each micro-batch
-    with the summary so far. Without a `session`, the active one is used, or a local one started.
-    A large message with a hole becomes a row with state "hole" and its parts are removed. One that
-    only a newer program can read is moved to the sub-queue "unreadable" and named in the summary.
-    A message that another receiver takes while it is landed is counted as `taken`; with
-    `fail_on_data_loss` it ends the landing with `MessageNotFound`. One that a receiver holds is
-    waited for. With `accept_new_queue`, a queue that was deleted and made again since it was landed
-    into `out` is landed from its first position. `table` is "parquet" or "delta", always the same
-    for one directory. A landing that follows a queue commits to the table every `commit_every`
-    seconds, and at once when a micro-batch has half of its limit; 0 commits what comes at once.
-    `out` may be a URL that fsspec knows, such as `s3://bucket/x`: the payloads become objects below
-    it, and `state` is the directory for the table, the checkpoint and the lock. `credentials` is a
-    TOML file with `ca`, `cert`, `key` and `token_file`, which the driver and all executors have.
+    in the queue; the summary counts them (`skipped`) and names their queue. `url` and `queue` may
+    name several, comma-separated. `report` is called after each micro-batch with the summary so
+    far. Without a `session`, the active one is used, or a local one started. A large message with a
+    hole becomes a row with state "hole" and its parts are removed. One that only a newer program
+    can read is moved to the sub-queue "unreadable" and named in the summary. A message that another
+    receiver takes while it is landed is counted as `taken`; with `fail_on_data_loss` it ends the
+    landing with `MessageNotFound`. One that a receiver holds is waited for. With
+    `accept_new_queue`, a queue that was deleted and made again since it was landed into `out` is
+    landed from its first position. `table` is "parquet" or "delta", always the same for one
+    directory. A landing that follows a queue commits to the table every `commit_every` seconds, and
+    at once when a micro-batch has half of its limit; 0 commits what comes at once. `out` may be a
+    URL that fsspec knows, such as `s3://bucket/x`: the payloads become objects below it, and
+    `state` is the directory for the table, the checkpoint and the lock. `credentials` is a TOML
+    file with `ca`, `cert`, `key` and `token_file`, which the driver and all executors have.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
@@ -146,16 +146,13 @@ def land(
     try:
         with _session(session) as spark:
             landing = Landing(
-                directory,
-                ManagerPuller(credentials=named),
-                settler,
-                report,
+                directory, ManagerPuller(credentials=named), settler, report,
                 fail_on_data_loss=fail_on_data_loss,
                 accept_new_queue=accept_new_queue,
                 table=table,
                 payloads=payloads,
                 checkpoint="checkpoint" if as_ == "large" else f"checkpoint-{as_}",
-            )
+            )  # fmt: skip
             summary = landing.run(streams(spark, contents, options, limits), until)
             for count, sentence in what_is_left(url, queue, as_, named):
                 summary.skipped += count
