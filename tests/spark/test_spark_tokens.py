@@ -80,7 +80,7 @@ def test_a_landing_an_audit_and_a_payload_show_their_token(spark, door, tmp_path
     with pytest.raises(dray.DrayError, match="token:stranger may not") as refused:
         land(address, queues, out, session=spark, credentials=stranger)
     assert len(str(refused.value).splitlines()) == 1
-    with pytest.raises(dray.DrayError, match="credentials"):
+    with pytest.raises(dray.DrayError, match="show a token"):
         land(address, queues, out, session=spark)
 
     rows = spark.read.format("dray").options(url=address, credentials=job, queue="results-large")
