@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import dray
 from tests.browser.programs import Stage
 from tests.integration.commands import until
 from tests.integration.copied_stores import Pair
@@ -13,7 +14,7 @@ NOBODY = "dray://127.0.0.1:1"
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    with Pair(tmp_path_factory.mktemp("pair")) as pair:
+    with Pair(tmp_path_factory.mktemp("pair"), "window_messages = 2\n") as pair:
         yield pair
 
 
@@ -40,3 +41,51 @@ def test_the_story_of_a_message_goes_on_at_another_queue_manager(
     page.get_by_role("status").filter(has_text=f"{NOBODY} was not heard").wait_for()
     check_accessible(page)
     screenshot(page, "page-story-across")
+
+
+@pytest.fixture
+def on_its_way(pair):
+    """A large message of which some parts have left, and which is suspended."""
+    with pair.source.process.connect() as source, pair.destination.process.connect() as far:
+        url = f"{pair.destination.url}/slow"
+        orders = far.create_queue("slow")
+        source.queue(url).send(b"first")
+        until(lambda: source.queue(url).info().message_count == 0)
+        source.pause(url)
+        large = dray.LargeMessageQueue(source.queue(url), fragment_size=10_000)
+        large.send(b"x" * 6_000_000, label="ship.iso")
+        source.resume(url)
+        until(lambda: orders.info().message_count > 1)
+        source.pause(url)
+        until(lambda: source.queue(url).info().state == "on hold")
+        assert source.queue(url).info().message_count
+        yield source, orders, url
+
+
+def test_a_large_message_on_its_way_is_suspended_resumed_and_cancelled(
+    open_page, pair, on_its_way, tmp_path, check_accessible, screenshot
+):
+    source, orders, url = on_its_way
+    there = Stage(pair.destination.url, tmp_path)
+    with there.console.client() as client:
+        assert "of 5.7 MiB in" in client.get("/transfers").text
+    assert there.console.stop() == 0
+    (leaving,) = source.queue(url).contents()
+    assert (leaving.wholeness, leaving.parts_in_all) == (dray.Wholeness.IN_FLIGHT, 602)
+    page = open_page("/transfers")
+    card = page.locator("section.card").filter(has_text="ship.iso")
+    bar = card.get_by_role("progressbar")
+    assert 0 < float(bar.get_attribute("value")) < float(bar.get_attribute("max")) == 602
+    card.get_by_text("messages resent").wait_for()
+    check_accessible(page)
+    screenshot(page, "page-transfers-leaving")
+    card.get_by_role("link", name="Cancel…").click()
+    page.get_by_role("heading", name=f"Purge {url}?").wait_for()
+    page.get_by_role("link", name="Leave everything as it is").click()
+    page.goto(page.url.partition("/queues")[0] + "/transfers")
+    card.get_by_role("button", name="Resume").click()
+    page.get_by_text(f"{url} delivers again.").wait_for()
+    until(lambda: source.queue(url).info().message_count == 0)
+    page.get_by_text("Nothing is in flight.").wait_for()
+    (arrived,) = [each for each in orders.contents() if each.parts]
+    assert arrived.wholeness is dray.Wholeness.WHOLE

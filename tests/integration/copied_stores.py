@@ -19,11 +19,11 @@ REPR = re.compile(r"\b[A-Z]\w+\(\w+=|<\w[\w.]* object|\bNone\b|b'")
 class Party:
     """A queue manager as a process, and its data directory."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        """Nothing is started yet."""
+    def __init__(self, name: str, folder: Path, options: str = "") -> None:
+        """Nothing is started yet; `options` are lines of its configuration."""
         folder.mkdir(exist_ok=True)
-        config = folder / "quick.toml"
-        config.write_text(QUICK)
+        config = folder / f"{name}.toml"
+        config.write_text(QUICK + options)
         self.folder = folder
         self.process = ManagerProcess(name, folder, ["--config", str(config)])
 
@@ -92,9 +92,9 @@ class Party:
 class Pair:
     """A source that delivers to the queue `orders` of a destination."""
 
-    def __init__(self, folder: Path) -> None:
-        """Start both."""
-        self.source = Party("source", folder)
+    def __init__(self, folder: Path, options: str = "") -> None:
+        """Start both; `options` are lines of the source's configuration."""
+        self.source = Party("source", folder, options)
         self.destination = Party("destination", folder)
         self._others: list[Party] = []
         self.destination.process.start()

@@ -25,7 +25,7 @@ def row_of(message: QueuedMessage) -> dict[str, str]:
     for time in ("sent_time", "arrived_time"):
         told[time] = time_text(getattr(message, time))
     if not message.parts:
-        del told["parts"], told["wholeness"]
+        del told["parts"], told["parts_in_all"], told["wholeness"]
     return {
         name.replace("_", " "): str(value)
         for name, value in told.items()

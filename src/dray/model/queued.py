@@ -44,8 +44,9 @@ class Wholeness(enum.StrEnum):
 class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message of a queue without its body. A large message is one, whatever its parts are.
 
-    `size` is the bytes of the body that are there; `parts` counts the parts of a large message, 0
-    is a plain one. `lookup_id` is the position of its first part. Times in seconds since the epoch.
+    `size` is the bytes of the body that are there; `parts` counts the parts of a large message that
+    are there, 0 is a plain one; `parts_in_all` is None until its trailer is there. `lookup_id` is
+    the position of its first part. Times in seconds since the epoch.
     `destination` is the queue that it was sent to, if its sender noted that.
     """
 
@@ -55,6 +56,7 @@ class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     size: int
     parts: int = 0
+    parts_in_all: int | None = None
     wholeness: Wholeness = Wholeness.WHOLE
     correlation_id: str | None = None
     app_specific: int = 0

@@ -7,7 +7,7 @@ at the end of the queue; messages behind it wait, so that the order is that of f
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ from dray.errors import ProtocolError
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
+from dray.model.names import parse_queue_address
 from dray.model.queued import QueuedMessage, QueuedPart, Wholeness
 from dray.wire.frames import (
     MARK_LAST,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from dray.client.connections.link import QueueHandle
 
 _MICROSECONDS = 1e6
+_HEADER_AND_TRAILER = 2
 
 
 class _Row(NamedTuple):
@@ -79,15 +81,25 @@ class _Gathered:
             size=self.size,
             parts=self.parts,
             wholeness=Wholeness.WHOLE if whole else wholeness,
+            parts_in_all=None if self.count is None else self.count + _HEADER_AND_TRAILER,
             # In a header this is the mark that says so.
             app_specific=0,
         )
+
+    def message_that_leaves(self) -> QueuedMessage:
+        """In an outgoing queue: parts that are not there have arrived at its destination."""
+        found = self.message()
+        if found.wholeness is Wholeness.HOLE:
+            return msgspec.structs.replace(found, wholeness=Wholeness.IN_FLIGHT)
+        return found
 
 
 async def contents_of(handle: QueueHandle, after: int) -> AsyncGenerator[QueuedMessage, None]:
     """The messages of a queue whose first parts are behind a position, in that order."""
     waiting: dict[tuple[bytes, int], _Gathered | QueuedMessage] = {}
     under_way: dict[tuple[bytes, int], _Gathered] = {}
+    is_outgoing = parse_queue_address(handle.name).remote
+    said = _Gathered.message_that_leaves if is_outgoing else _Gathered.message
     start = after if await _has_no_parts(handle, after) else 0
     async for row in _rows(handle, start):
         header, message = row.header, row.message
@@ -103,11 +115,11 @@ async def contents_of(handle: QueueHandle, after: int) -> AsyncGenerator[QueuedM
                 under_way[key] = waiting[key] = _Gathered(row)
             under_way[key].add(row)
             under_way[key].ended |= row.is_last
-        for complete in _complete(waiting, under_way):
+        for complete in _complete(waiting, under_way, said):
             if complete.lookup_id > after:
                 yield complete
     for found in waiting.values():
-        last = found if isinstance(found, QueuedMessage) else found.message()
+        last = found if isinstance(found, QueuedMessage) else said(found)
         if last.lookup_id > after:
             yield last
 
@@ -140,6 +152,7 @@ async def parts_of(handle: QueueHandle, lookup_id: int) -> AsyncGenerator[Queued
 def _complete(
     waiting: dict[tuple[bytes, int], _Gathered | QueuedMessage],
     under_way: dict[tuple[bytes, int], _Gathered],
+    said: Callable[[_Gathered], QueuedMessage],
 ) -> Iterator[QueuedMessage]:
     """Those that stand first and of which nothing more is expected."""
     while waiting:
@@ -150,7 +163,7 @@ def _complete(
             return
         else:
             del under_way[key]
-            yield found.message()
+            yield said(found)
         del waiting[key]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.responses import Response
@@ -13,9 +12,10 @@ from starlette.routing import BaseRoute, Route
 import dray.aio
 from dray.console.form import read_form
 from dray.console.pages.asking import ask, at, done, link, show
+from dray.console.pages.in_flight import in_flight
+from dray.console.pages.paces import Paces
 from dray.console.pages.shared import Shared
-from dray.errors import AccessDenied, DrayError, Misuse, QueueNotFound
-from dray.model.queued import QueuedMessage, Wholeness
+from dray.errors import DrayError, Misuse
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from dray.model.transfer import TransferStatus
 
 _PATH: Final = "/transfers"
-_SEARCHED_MAX: Final = 10_000
-"""Messages of a queue that are looked through for large ones in flight."""
 
 
 class UploadRow(NamedTuple):
-    """An unfinished upload; the rate is that of its whole time."""
+    """An unfinished upload; the rate is that of the last seconds."""
 
     upload: UnfinishedUpload
     rate: float
@@ -74,14 +72,15 @@ async def _transfers(request: Request) -> Response:
     console, manager = await at(request)
     shared = console.kept(Shared)
     transfers = await shared.get(manager, "transfers", manager.unfinished_transfers, 0.5)
-    uploads = await shared.get(manager, "uploads", manager.unfinished_uploads, 0.5)
-    arriving = await shared.get(manager, "arriving", lambda: _arriving(manager), 2)
+    paces = console.kept(Paces)
+    uploads = await shared.get(manager, "uploads", lambda: _uploads(manager, paces), 0.5)
+    large = await shared.get(manager, "large", lambda: in_flight(manager, paces, time.time()), 1)
     return show(
         request,
         "transfers",
         transfers=[(each, _left(each)) for each in transfers],
-        uploads=[_upload(each, time.time()) for each in uploads],
-        arriving=arriving,
+        uploads=uploads,
+        large=large,
         to=link,
     )
 
@@ -90,27 +89,14 @@ def _left(status: TransferStatus) -> float | None:
     return status.bytes_left / status.rate_bytes_s if status.rate_bytes_s else None
 
 
-def _upload(upload: UnfinishedUpload, now: float) -> UploadRow:
-    spent = max(upload.used_time - upload.begun_time, 0.001)
-    rate = upload.bytes_done / spent if now - upload.used_time < 10 else 0.0  # noqa: PLR2004
-    left = None
-    if rate and upload.bytes_total is not None:
-        left = (upload.bytes_total - upload.bytes_done) / rate
-    return UploadRow(upload, rate, left)
-
-
-async def _arriving(manager: Manager) -> list[QueuedMessage]:
-    """Large messages of which parts are still on their way."""
-    found = []
-    for info in await manager.queues():
-        if not info.large_count or info.message_count > _SEARCHED_MAX:
-            continue
-        try:
-            async with aclosing(manager.queue(info.name).contents()) as contents:
-                found += [each async for each in contents if each.wholeness is Wholeness.IN_FLIGHT]
-        except (QueueNotFound, AccessDenied):
-            continue
-    return found
+async def _uploads(manager: Manager, paces: Paces) -> list[UploadRow]:
+    now, rows = time.time(), []
+    for each in await manager.unfinished_uploads():
+        rate = paces.rate(each.sequence_id, each.bytes_done, now)
+        total = each.bytes_total
+        left = (total - each.bytes_done) / rate if rate and total is not None else None
+        rows.append(UploadRow(each, rate, left))
+    return rows
 
 
 async def _ask(request: Request) -> Response:

@@ -1,0 +1,100 @@
+"""Large messages in flight: those that leave for another queue manager, and those that arrive."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dray.errors import AccessDenied, MessageNotFound, ProtocolError, QueueNotFound
+from dray.large.split import read_control
+from dray.model.classes import QueueKind
+from dray.model.queue import QueueInfo
+from dray.model.queued import QueuedMessage, Wholeness
+
+if TYPE_CHECKING:
+    from dray.aio import Manager
+    from dray.console.pages.paces import Paces
+
+_SEARCHED_MAX: Final = 50_000
+"""Messages of a queue that are looked through: 200 GB of one large message."""
+_HEADS_MAX: Final = 5
+"""Messages at the head of an outgoing queue: those behind them wait for their turn."""
+_OUTGOING_MAX: Final = 50
+
+
+class LargeRow(NamedTuple):
+    """One large message in flight. `done` of `total` counts parts that left, or bytes that arrived.
+
+    `info` is that of the outgoing queue which it leaves, None for one that arrives. Its sender may
+    not have known the total.
+    """
+
+    message: QueuedMessage
+    info: QueueInfo | None
+    done: int
+    total: int | None
+    rate: float
+    left: float | None
+
+
+async def in_flight(manager: Manager, paces: Paces, now: float) -> list[LargeRow]:
+    """Those that leave, then those that arrive."""
+    infos = await manager.queues()
+    outgoing = [each for each in infos if each.kind is QueueKind.OUTGOING and each.message_count]
+    found: list[LargeRow] = []
+    for info in outgoing[:_OUTGOING_MAX]:
+        found += await _leaving(manager, info, paces, now)
+    for info in infos:
+        if info.large_count and info.message_count <= _SEARCHED_MAX:
+            found += await _arriving(manager, info, paces, now)
+    return found
+
+
+async def _leaving(manager: Manager, info: QueueInfo, paces: Paces, now: float) -> list[LargeRow]:
+    heads = []
+    try:
+        async with aclosing(manager.queue(info.name).contents()) as contents:
+            async for each in contents:
+                heads.append(each)
+                if len(heads) == _HEADS_MAX:
+                    break
+        info = await manager.queue(info.name).info()
+    except (QueueNotFound, AccessDenied):
+        return []
+    rows = []
+    for each in heads:
+        if each.parts and each.parts_in_all is not None:
+            rate = paces.rate(_key(each), -each.size, now)
+            gone = each.parts_in_all - each.parts
+            left = each.size / rate if rate else None
+            rows.append(LargeRow(each, info, gone, each.parts_in_all, rate, left))
+    return rows
+
+
+async def _arriving(manager: Manager, info: QueueInfo, paces: Paces, now: float) -> list[LargeRow]:
+    try:
+        async with aclosing(manager.queue(info.name).contents()) as contents:
+            found = [each async for each in contents if each.wholeness is Wholeness.IN_FLIGHT]
+    except (QueueNotFound, AccessDenied):
+        return []
+    rows = []
+    for each in found:
+        rate, total = paces.rate(_key(each), each.size, now), await _announced(manager, each)
+        left = (total - each.size) / rate if total is not None and rate else None
+        rows.append(LargeRow(each, None, each.size, total, rate, left))
+    return rows
+
+
+async def _announced(manager: Manager, message: QueuedMessage) -> int | None:
+    """The size that the header announces; None if its sender did not know it."""
+    queue = manager.queue(message.queue, raw=True)
+    try:
+        header = await queue.peek_by_lookup_id(message.lookup_id)
+        size = read_control(bytes(header.body)).size
+    except (MessageNotFound, ProtocolError):
+        return None
+    return None if size < 0 else size
+
+
+def _key(message: QueuedMessage) -> str:
+    return f"{message.queue} {message.id}"
