@@ -38,7 +38,9 @@ def test_the_story_of_a_message_goes_on_at_another_queue_manager(
     chapter = page.get_by_role("listitem").filter(has_text="It arrived in orders and waits there.")
     assert chapter.locator(".tag").inner_text() == "destination"
     page.get_by_text("Asked: source, destination.").wait_for()
-    page.get_by_role("status").filter(has_text=f"{NOBODY} was not heard").wait_for()
+    page.get_by_role("status").filter(
+        has_text=f"The queue manager at {NOBODY} was not heard"
+    ).wait_for()
     check_accessible(page)
     screenshot(page, "page-story-across")
 
@@ -73,7 +75,7 @@ def test_a_large_message_on_its_way_is_suspended_resumed_and_cancelled(
     (leaving,) = source.queue(url).contents()
     assert (leaving.wholeness, leaving.parts_in_all) == (dray.Wholeness.IN_FLIGHT, 602)
     page = open_page("/transfers")
-    card = page.locator("section.card").filter(has_text="ship.iso")
+    card = page.locator("section.card").filter(has_text="ship.iso leaves")
     bar = card.get_by_role("progressbar")
     assert 0 < float(bar.get_attribute("value")) < float(bar.get_attribute("max")) == 602
     card.get_by_text("messages resent").wait_for()

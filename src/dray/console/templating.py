@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from dray.model.sizes import human_size
 
+_CODE: Final = re.compile(r"`([^`]*)`")
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
 
@@ -32,6 +35,7 @@ def templates() -> Environment:
         "moment": moment,
         "ago": _ago,
         "capitalize_first": _capitalized,
+        "as_sentence": as_sentence,
     }
     found.globals |= {"asset": _asset}
     return found
@@ -40,6 +44,15 @@ def templates() -> Environment:
 def _capitalized(sentence: str) -> str:
     """An error as a sentence of its own: its first letter large, the rest as it is."""
     return sentence[:1].upper() + sentence[1:]
+
+
+def as_sentence(words: str) -> Markup:
+    """An error as a sentence of its own, with its end; what stands in backticks is code."""
+    end = "" if words.endswith((".", "?", "!")) else "."
+    pieces = _CODE.split(_capitalized(words) + end)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(each) if at % 2 else each for at, each in enumerate(pieces)
+    )
 
 
 def _size(count: int | None) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from dray.errors import ProtocolError
+from dray.large.split import label_of_whole
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
@@ -79,6 +80,7 @@ class _Gathered:
             lookup_id=self.first.message.lookup_id,
             id=MessageId(join_id(said.source, sequence)),
             size=self.size,
+            label=said.label if self.header else label_of_whole(said.label),
             parts=self.parts,
             wholeness=Wholeness.WHOLE if whole else wholeness,
             parts_in_all=None if self.count is None else self.count + _HEADER_AND_TRAILER,

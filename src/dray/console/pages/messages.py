@@ -12,13 +12,14 @@ from starlette.routing import BaseRoute, Route
 from dray.console.attachments import attachment, picture_type
 from dray.console.console import console_of, visitor_of
 from dray.console.http.bodies import BodyAnswer, Piece
-from dray.console.pages.asking import at, link
+from dray.console.pages.asking import at, counted, link
 from dray.console.pages.bodies import head_of, opened, preview
 from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
 from dray.console.pages.story import WholeStory, story_of
 from dray.console.templating import moment
 from dray.errors import LargeMessageError, MessageNotFound
 from dray.model.classes import Acknowledge, MessageClass
+from dray.model.limits import KIB
 from dray.model.message import Message
 from dray.model.sizes import human_size
 
@@ -86,7 +87,7 @@ def _facts(found: QueuedMessage) -> dict[str, str]:
     facts = {
         "Id": found.id,
         "Label": found.label,
-        "Size": f"{human_size(found.size)} ({found.size:,} bytes)",
+        "Size": _size(found.size),
         "Position": str(found.lookup_id),
         "Parts": f"{found.parts:,}, {found.wholeness}" if found.parts else "",
         "Why it is a dead letter": found.reason,
@@ -117,6 +118,11 @@ def _more(message: Message) -> dict[str, str]:
         "Moved": f"{message.move_count} times" if message.move_count else "",
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _size(size: int) -> str:
+    exactly = counted(size, "byte")
+    return exactly if size < KIB else f"{human_size(size)} ({exactly})"
 
 
 def _hex(data: bytes) -> str:

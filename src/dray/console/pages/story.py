@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dray.aio import Manager
     from dray.console.callers import Callers
     from dray.model.message import Message
-    from dray.model.queue import QueueInfo
+    from dray.model.queue import ManagerInfo, QueueInfo
 
 _SEARCHED_MAX: Final = 10_000
 """Messages of a queue in which acknowledgments are looked for; a longer one would be read whole."""
@@ -51,34 +51,43 @@ class WholeStory(NamedTuple):
 
 async def story_of(manager: Manager, others: Mapping[str, Callers], id: str) -> WholeStory:
     """Everything that is known of a message by its id, here and at other queue managers."""
-    here = await _chapters(manager, id)
-    asked, failures = [(await manager.info()).name], []
-    answers = await asyncio.gather(*(_told(*each, id) for each in others.items()))
+    here, info = await _chapters(manager, id), await manager.info()
+    asked, failures = [info], []
     known = {(each.when, each.sentence) for each in here}
-    for name, chapters, failure in answers:
-        if failure:
-            failures.append(failure)
+    for told in await asyncio.gather(*(_told(*each, id) for each in others.items())):
+        if isinstance(told, str):
+            failures.append(told)
             continue
-        asked.append(name)
+        info, chapters = told
+        asked.append(info)
         # Both ends know where it was sent.
         here += [
-            each._replace(manager=name)
+            each._replace(manager=info.name)
             for each in chapters
             if (each.when, each.sentence) not in known
         ]
-    return WholeStory(sorted(here, key=lambda each: each.when or 0.0), asked, failures)
+    here = [each._replace(sentence=_with_names(each.sentence, asked)) for each in here]
+    here.sort(key=lambda each: each.when or 0.0)
+    return WholeStory(here, [each.name for each in asked], failures)
 
 
-async def _told(url: str, callers: Callers, id: str) -> tuple[str, list[Chapter], str]:
-    """The name and the chapters of another queue manager, or why there are none."""
+async def _told(url: str, callers: Callers, id: str) -> tuple[ManagerInfo, list[Chapter]] | str:
+    """What another queue manager knows, or why that is not known."""
     try:
         async with asyncio.timeout(_ANSWER_S):
             manager = await callers.manager()
-            return (await manager.info()).name, await _chapters(manager, id), ""
+            return await manager.info(), await _chapters(manager, id)
     except TimeoutError:
-        return url, [], f"{url} did not answer within {_ANSWER_S:g} s"
+        return f"the queue manager at {url} did not answer within {_ANSWER_S:g} s"
     except DrayError as error:
-        return url, [], f"{url} was not heard: {error}"
+        return f"the queue manager at {url} was not heard: {error}"
+
+
+def _with_names(sentence: str, asked: list[ManagerInfo]) -> str:
+    """Queue managers by their names, where these are known."""
+    for each in asked:
+        sentence = sentence.replace(f"queue manager {each.id}", f"queue manager {each.name}")
+    return sentence
 
 
 async def _chapters(manager: Manager, id: str) -> list[Chapter]:
