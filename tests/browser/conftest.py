@@ -143,3 +143,12 @@ def screenshot():
                 (folder / f"{name}-{width}-{theme}.png").write_bytes(picture)
 
     return shoot
+
+
+@pytest.fixture
+def looks_good(check_accessible, screenshot):
+    def look(page, name):
+        check_accessible(page)
+        screenshot(page, f"page-{name}")
+
+    return look

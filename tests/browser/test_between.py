@@ -28,9 +28,7 @@ def stage(pair, tmp_path_factory):
     place.console.stop()
 
 
-def test_the_story_of_a_message_goes_on_at_another_queue_manager(
-    open_page, pair, check_accessible, screenshot
-):
+def test_the_story_of_a_message_goes_on_at_another_queue_manager(open_page, pair, looks_good):
     with pair.source.process.connect() as manager:
         id = manager.queue(pair.url).send(b"x", label="travels")
         until(lambda: pair.source.outgoing(pair.url) == ("connected", 0))
@@ -41,13 +39,13 @@ def test_the_story_of_a_message_goes_on_at_another_queue_manager(
     page.get_by_role("status").filter(
         has_text=f"The queue manager at {NOBODY} was not heard"
     ).wait_for()
-    check_accessible(page)
-    screenshot(page, "page-story-across")
+    looks_good(page, "story-across")
 
 
 @pytest.fixture
-def on_its_way(pair):
+def on_its_way(pair, tmp_path):
     """A large message of which some parts have left, and which is suspended."""
+    there = Stage(pair.destination.url, tmp_path)
     with pair.source.process.connect() as source, pair.destination.process.connect() as far:
         url = f"{pair.destination.url}/slow"
         orders = far.create_queue("slow")
@@ -61,17 +59,17 @@ def on_its_way(pair):
         source.pause(url)
         until(lambda: source.queue(url).info().state == "on hold")
         assert source.queue(url).info().message_count
-        yield source, orders, url
+        with there.console.client() as client:
+            arriving = client.get("/transfers").text
+        assert there.console.stop() == 0
+        yield source, orders, url, arriving
 
 
 def test_a_large_message_on_its_way_is_suspended_resumed_and_cancelled(
-    open_page, pair, on_its_way, tmp_path, check_accessible, screenshot
+    open_page, on_its_way, looks_good
 ):
-    source, orders, url = on_its_way
-    there = Stage(pair.destination.url, tmp_path)
-    with there.console.client() as client:
-        assert "of 5.7 MiB in" in client.get("/transfers").text
-    assert there.console.stop() == 0
+    source, orders, url, arriving = on_its_way
+    assert "of 5.7 MiB in" in arriving
     (leaving,) = source.queue(url).contents()
     assert (leaving.wholeness, leaving.parts_in_all) == (dray.Wholeness.IN_FLIGHT, 602)
     page = open_page("/transfers")
@@ -79,8 +77,7 @@ def test_a_large_message_on_its_way_is_suspended_resumed_and_cancelled(
     bar = card.get_by_role("progressbar")
     assert 0 < float(bar.get_attribute("value")) < float(bar.get_attribute("max")) == 602
     card.get_by_text("messages resent").wait_for()
-    check_accessible(page)
-    screenshot(page, "page-transfers-leaving")
+    looks_good(page, "transfers-leaving")
     card.get_by_role("link", name="Cancel…").click()
     page.get_by_role("heading", name=f"Purge {url}?").wait_for()
     page.get_by_role("link", name="Leave everything as it is").click()

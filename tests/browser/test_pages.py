@@ -30,14 +30,8 @@ def orders(manager):
     return queue
 
 
-@pytest.fixture(scope="module")
-def client(stage):
-    with stage.console.client() as client:
-        yield client
-
-
 @pytest.fixture
-def letters(manager, client):
+def letters(stage, manager):
     """Three dead letters, one of them large."""
     everything = [each.id for each in manager.dead_letters()]
     manager.drop_dead_letters(everything)
@@ -51,7 +45,8 @@ def letters(manager, client):
     found = manager.dead_letters()
     assert len(found) == 3
     # Browsers share answers, so the page may show older ones for a moment.
-    until(lambda: all(each.id in client.get("/deadletters").text for each in found))
+    with stage.console.client() as client:
+        until(lambda: all(each.id in client.get("/deadletters").text for each in found))
     return found
 
 
@@ -362,15 +357,6 @@ def test_a_console_for_looking_offers_no_act(stage, orders, tmp_path):
         assert orders.info().message_count == 1
     finally:
         place.console.stop()
-
-
-@pytest.fixture
-def looks_good(check_accessible, screenshot):
-    def look(page, name):
-        check_accessible(page)
-        screenshot(page, f"page-{name}")
-
-    return look
 
 
 @pytest.fixture
