@@ -72,7 +72,7 @@ async def story_of(manager: Manager, others: Mapping[str, Callers], id: str) -> 
 
 
 async def _told(url: str, callers: Callers, id: str) -> tuple[ManagerInfo, list[Chapter]] | str:
-    """What another queue manager knows, or why that is not known."""
+    """Ask another queue manager; give its chapters, or a sentence that says why there are none."""
     try:
         async with asyncio.timeout(_ANSWER_S):
             manager = await callers.manager()
