@@ -35,7 +35,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("house")
 
 TESTS = Path(__file__).parent
-LONG = ("spark", "browser", "crash", "simulation", "integration", "property")
+LONG = ("spark", "integration", "browser", "http", "contract", "crash", "simulation", "property")
 """Folders whose files take long, first those that take longest."""
 
 
