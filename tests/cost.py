@@ -113,17 +113,37 @@ def calls_in_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) ->
         nonlocal count
         count += event in ("call", "c_call")
 
-    def in_loop(watch: Callable[..., None] | None) -> None:
-        done = threading.Event()
-        loop.call_soon_threadsafe(lambda: (sys.setprofile(watch), done.set()))
-        assert done.wait(60)
-
-    in_loop(called)
+    _in_loop(loop, lambda: sys.setprofile(called))
     try:
         act()
     finally:
-        in_loop(None)
+        _in_loop(loop, lambda: sys.setprofile(None))
     return count
+
+
+def instructions_in_loop(
+    loop: asyncio.AbstractEventLoop, act: Callable[[], object]
+) -> Counter[str]:
+    """How many bytecode instructions the thread of a loop runs meanwhile, by source file."""
+    counts: Counter[str] = Counter()
+
+    def watch(frame: FrameType, event: str, _argument: object) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        counts[frame.f_code.co_filename] += event == "opcode"
+        return watch
+
+    _in_loop(loop, lambda: sys.settrace(watch))
+    try:
+        act()
+    finally:
+        _in_loop(loop, lambda: sys.settrace(None))
+    return counts
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> None:
+    done = threading.Event()
+    loop.call_soon_threadsafe(lambda: (act(), done.set()))
+    assert done.wait(60)
 
 
 def calls_of(act: Callable[[], object]) -> int:

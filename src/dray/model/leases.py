@@ -29,5 +29,10 @@ class Leases:
         return self._callers.get(_ordinal(number), caller) == caller
 
 
+def in_one_lease(first: int, last: int) -> bool:
+    """Whether two numbers, and so all between them, are of the same lease."""
+    return _ordinal(first) == _ordinal(last)
+
+
 def _ordinal(number: int) -> int:
     return (number - 1) // NUMBERS_LEASED

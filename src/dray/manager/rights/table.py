@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dray.errors import AccessDenied, QueueNotFound, TransactionSequence
@@ -27,7 +29,8 @@ from dray.manager.rights.queues import (
 from dray.model.access import Verb
 from dray.model.callers import NOBODY
 from dray.model.ids import EXPRESS_OUTCOME, split_id
-from dray.model.limits import NUMBERS_LEASED, QUEUES_MAX
+from dray.model.leases import in_one_lease
+from dray.model.limits import QUEUES_MAX
 from dray.model.names import STATUS_QUEUE, parse_queue_address
 from dray.wire import backup_frames, file_frames, frames
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
@@ -36,9 +39,9 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.session import Session
 
-_NUMBER = struct.Struct("<Q")
-_NUMBER_AT, _ACKNOWLEDGE_AT = 32, 44
-"""Places in the header of a record (`wire/record.py`)."""
+_SAID, _SAID_AT = struct.Struct("<Q4xH"), 32
+"""The number of a record and how it is acknowledged, in its header (`wire/record.py`)."""
+_ACKNOWLEDGE = itemgetter(1)
 
 Row = Callable[["Context", "Session", Any, memoryview], None]
 
@@ -185,7 +188,7 @@ def _send(context: Context, session: Session, head: frames.Send, body: memoryvie
     _require_at(context, session, Verb.SEND, head.queue)
     if head.transaction:
         _own_number(context, session, head.transaction)
-    _records(context, session, _offsets(head.sizes, len(body)), body)
+    _records(context, session, head.sizes, body)
 
 
 def _send_file(
@@ -193,30 +196,33 @@ def _send_file(
 ) -> None:
     _require_at(context, session, Verb.SEND, head.queue)
     _own_number(context, session, head.transaction)
-    _records(context, session, _offsets([len(body)], len(body)), body)
+    _records(context, session, (len(body),), body)
 
 
-def _offsets(sizes: list[int], length: int) -> Iterator[int]:
-    """Where the records of a body begin; sizes that do not fit it are the handler's to refuse."""
-    offset = 0
-    for size in sizes:
-        if size < HEADER_BYTES or offset + size > length:
-            return
-        yield offset
-        offset += size
+def _records(context: Context, session: Session, sizes: Sequence[int], body: memoryview) -> None:
+    """Refuse numbers of others, and acknowledgments to queues that the caller may not send to.
+
+    Sizes that do not fit the body are the handler's to refuse. The loops are those of C: this runs
+    for each message.
+    """
+    if not sizes or min(sizes) < HEADER_BYTES or sum(sizes) > len(body):
+        return
+    said = [_SAID.unpack_from(body, at) for at in accumulate(sizes[:-1], initial=_SAID_AT)]
+    first, last = min(said)[0], max(said)[0]
+    numbers = (first,) if in_one_lease(first, last) else [number for number, _ in said]
+    for number in numbers:
+        _own_number(context, session, number)
+    if any(map(_ACKNOWLEDGE, said)):
+        _acknowledgments(context, session, sizes, body)
 
 
-def _records(context: Context, session: Session, offsets: Iterator[int], body: memoryview) -> None:
-    """Refuse numbers of others, by lease, and acknowledgments to queues it may not send to."""
-    lease = None
-    for offset in offsets:
-        (number,) = _NUMBER.unpack_from(body, offset + _NUMBER_AT)
-        if lease != (lease := (number - 1) // NUMBERS_LEASED):
-            _own_number(context, session, number)
-        if body[offset + _ACKNOWLEDGE_AT] or body[offset + _ACKNOWLEDGE_AT + 1]:
-            properties = read_properties(body, read_header(body, offset), offset)
-            if properties.administration_queue:
-                require_destination(context, session, properties.administration_queue)
+def _acknowledgments(
+    context: Context, session: Session, sizes: Sequence[int], body: memoryview
+) -> None:
+    for offset in accumulate(sizes[:-1], initial=0):
+        properties = read_properties(body, read_header(body, offset), offset)
+        if properties.administration_queue:
+            require_destination(context, session, properties.administration_queue)
 
 
 def _own_number(context: Context, session: Session, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import crc32c
 import msgspec
 import pytest
 
@@ -16,6 +17,7 @@ from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import backup_frames, frames
+from dray.wire.record import encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -230,6 +232,21 @@ def test_a_batch_that_goes_on_in_the_lease_of_another_caller_is_refused(tmp_path
     bob.next_number = last_of_bobs - 1
     with pytest.raises(TransactionSequence, match="leased to another caller"):
         bob.send(queue, Message(body=b"own"), Message(body=b"forged"))
+
+
+def test_a_number_of_another_caller_is_found_anywhere_in_a_batch(tmp_path):
+    driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    queue, own = bob.open("orders"), bob.number_for()
+    for numbers in ((own, ada.number_for(), own + 1), (ada.number_for(), own), (own, 1 << 40)):
+        source = bytes.fromhex(driver.manager_id)
+        records = [b"".join(encode_record(Message(body=b"x"), source, each)) for each in numbers]
+        said = frames.Send(queue, 0, list(map(len, records)), list(map(crc32c.crc32c, records)))
+        taken = numbers[-1] == 1 << 40
+        if taken:
+            bob.call(said, b"".join(records))
+        else:
+            assert isinstance(refused(bob, said, b"".join(records)), TransactionSequence), numbers
 
 
 def test_prepared_transactions_belong_to_their_caller_also_after_a_crash(tmp_path):
