@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
-from itertools import accumulate
-from operator import itemgetter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dray.errors import AccessDenied, QueueNotFound, TransactionSequence
 from dray.manager.change.names import seen_from_here
 from dray.manager.facts import BatchStaged
 from dray.manager.rights import acts
+from dray.manager.rights.numbers import check_records, own_number
 from dray.manager.rights.queues import (
     denied,
     manages_all,
@@ -29,19 +27,14 @@ from dray.manager.rights.queues import (
 from dray.model.access import Verb
 from dray.model.callers import NOBODY
 from dray.model.ids import EXPRESS_OUTCOME, split_id
-from dray.model.leases import in_one_lease
 from dray.model.limits import QUEUES_MAX
 from dray.model.names import STATUS_QUEUE, parse_queue_address
 from dray.wire import backup_frames, file_frames, frames
-from dray.wire.record import HEADER_BYTES, read_header, read_properties
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.session import Session
 
-_SAID, _SAID_AT = struct.Struct("<Q4xH"), 32
-"""The number of a record and how it is acknowledged, in its header (`wire/record.py`)."""
-_ACKNOWLEDGE = itemgetter(1)
 
 Row = Callable[["Context", "Session", Any, memoryview], None]
 
@@ -187,63 +180,29 @@ def _quota(context: Context, session: Session, head: frames.SetQuota, body: memo
 def _send(context: Context, session: Session, head: frames.Send, body: memoryview) -> None:
     _require_at(context, session, Verb.SEND, head.queue)
     if head.transaction:
-        _own_number(context, session, head.transaction)
-    _records(context, session, head.sizes, body)
+        own_number(context, session, head.transaction)
+    check_records(context, session, head.sizes, body)
 
 
 def _send_file(
     context: Context, session: Session, head: file_frames.SendFile, body: memoryview
 ) -> None:
     _require_at(context, session, Verb.SEND, head.queue)
-    _own_number(context, session, head.transaction)
-    _records(context, session, (len(body),), body)
-
-
-def _records(context: Context, session: Session, sizes: Sequence[int], body: memoryview) -> None:
-    """Refuse numbers of others, and acknowledgments to queues that the caller may not send to.
-
-    Sizes that do not fit the body are the handler's to refuse. The loops are those of C: this runs
-    for each message.
-    """
-    if not sizes or min(sizes) < HEADER_BYTES or sum(sizes) > len(body):
-        return
-    said = [_SAID.unpack_from(body, at) for at in accumulate(sizes[:-1], initial=_SAID_AT)]
-    first, last = min(said)[0], max(said)[0]
-    numbers = (first,) if in_one_lease(first, last) else [number for number, _ in said]
-    for number in numbers:
-        _own_number(context, session, number)
-    if any(map(_ACKNOWLEDGE, said)):
-        _acknowledgments(context, session, sizes, body)
-
-
-def _acknowledgments(
-    context: Context, session: Session, sizes: Sequence[int], body: memoryview
-) -> None:
-    for offset in accumulate(sizes[:-1], initial=0):
-        properties = read_properties(body, read_header(body, offset), offset)
-        if properties.administration_queue:
-            require_destination(context, session, properties.administration_queue)
-
-
-def _own_number(context: Context, session: Session, number: int) -> None:
-    if not context.leases.belongs(number, session.caller.name):
-        raise TransactionSequence(
-            "the number was leased to another caller; use one of your own",
-            transaction_id=context.transaction_id(number),
-        )
+    own_number(context, session, head.transaction)
+    check_records(context, session, (len(body),), body)
 
 
 def _own_transaction(
     context: Context, session: Session, head: _InTransaction, body: memoryview
 ) -> None:
     del body
-    _own_number(context, session, head.transaction)
+    own_number(context, session, head.transaction)
 
 
 def _reserve(context: Context, session: Session, head: frames.Reserve, body: memoryview) -> None:
     del body
     _require_at(context, session, Verb.SEND, head.queue)
-    _own_number(context, session, head.transaction)
+    own_number(context, session, head.transaction)
 
 
 def _receive(
@@ -256,7 +215,7 @@ def _receive(
     looks = head.peek and not (isinstance(head, frames.LargeReceive) and head.reject)
     _require_at(context, session, Verb.PEEK if looks else Verb.RECEIVE, head.queue)
     if head.transaction and not head.peek:
-        _own_number(context, session, head.transaction)
+        own_number(context, session, head.transaction)
     if isinstance(head, frames.LargeReceive):
         _status_queue(context, session, head.status_queue)
 
@@ -284,7 +243,7 @@ def _move(context: Context, session: Session, head: frames.Move, body: memoryvie
     _require_at(context, session, Verb.RECEIVE, head.queue)
     _require_at(context, session, Verb.SEND, head.target)
     if head.transaction:
-        _own_number(context, session, head.transaction)
+        own_number(context, session, head.transaction)
 
 
 def _move_messages(
@@ -293,20 +252,20 @@ def _move_messages(
     del body
     _require_at(context, session, Verb.RECEIVE, head.queue)
     _require_at(context, session, Verb.SEND, head.target)
-    _own_number(context, session, head.number)
+    own_number(context, session, head.number)
 
 
 def _taking(context: Context, session: Session, head: _Taking, body: memoryview) -> None:
     del body
     _require_at(context, session, Verb.RECEIVE, head.queue)
     if head.transaction:
-        _own_number(context, session, head.transaction)
+        own_number(context, session, head.transaction)
 
 
 def _upload(context: Context, session: Session, head: frames.UploadBegin, body: memoryview) -> None:
     del body
     _require_at(context, session, Verb.SEND, head.queue)
-    _own_number(context, session, head.number)
+    own_number(context, session, head.number)
 
 
 def _mark(
@@ -316,7 +275,7 @@ def _mark(
     body: memoryview,
 ) -> None:
     del body
-    _own_number(context, session, head.number)
+    own_number(context, session, head.number)
 
 
 def _outcome(context: Context, session: Session, head: frames.Outcome, body: memoryview) -> None:
@@ -347,14 +306,14 @@ def _batch(
     if any(each.query == head.query and not owns(context, session, each.caller) for each in staged):
         raise denied(session.caller, f"end batches of the query {head.query!r}")
     if isinstance(head, frames.CommitBatch):
-        _own_number(context, session, head.transaction)
+        own_number(context, session, head.transaction)
 
 
 def _own_text(context: Context, session: Session, transaction_id: str) -> None:
     """Asking ends a transaction that has not begun, so nobody asks about one of another caller."""
     manager, number = split_id(transaction_id)
     if manager == context.state.manager_id and not manages_all(context, session):
-        _own_number(context, session, number & ~EXPRESS_OUTCOME)
+        own_number(context, session, number & ~EXPRESS_OUTCOME)
 
 
 def _box(context: Context, session: Session, head: frames.AttachBox, body: memoryview) -> None:

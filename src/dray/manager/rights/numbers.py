@@ -1,0 +1,59 @@
+"""Numbers of messages and transactions, which belong to the caller that they were leased to."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from dray.errors import TransactionSequence
+from dray.manager.rights.queues import require_destination
+from dray.model.leases import in_one_lease
+from dray.wire.record import HEADER_BYTES, read_header, read_properties
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.session import Session
+
+_SAID, _SAID_AT = struct.Struct("<Q4xH"), 32
+"""The number of a record and how it is acknowledged, in its header (`wire/record.py`)."""
+_ACKNOWLEDGE = itemgetter(1)
+
+
+def own_number(context: Context, session: Session, number: int) -> None:
+    """Refuse a number that was leased to another caller."""
+    if not context.leases.belongs(number, session.caller.name):
+        raise TransactionSequence(
+            "the number was leased to another caller; use one of your own",
+            transaction_id=context.transaction_id(number),
+        )
+
+
+def check_records(
+    context: Context, session: Session, sizes: Sequence[int], body: memoryview
+) -> None:
+    """Refuse numbers of others, and acknowledgments to queues that the caller may not send to.
+
+    Sizes that do not fit the body are the handler's to refuse. The loops are those of C: this runs
+    for each message.
+    """
+    if not sizes or min(sizes) < HEADER_BYTES or sum(sizes) > len(body):
+        return
+    said = [_SAID.unpack_from(body, at) for at in accumulate(sizes[:-1], initial=_SAID_AT)]
+    first, last = min(said)[0], max(said)[0]
+    numbers = (first,) if in_one_lease(first, last) else [number for number, _ in said]
+    for number in numbers:
+        own_number(context, session, number)
+    if any(map(_ACKNOWLEDGE, said)):
+        _acknowledgments(context, session, sizes, body)
+
+
+def _acknowledgments(
+    context: Context, session: Session, sizes: Sequence[int], body: memoryview
+) -> None:
+    for offset in accumulate(sizes[:-1], initial=0):
+        properties = read_properties(body, read_header(body, offset), offset)
+        if properties.administration_queue:
+            require_destination(context, session, properties.administration_queue)
