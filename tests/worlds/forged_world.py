@@ -1,10 +1,11 @@
 """Seeded worlds with a forger: the worlds of `world.py`, and one that speaks under any id.
 
 The forger knows all that is public, and more: ids, public keys, incarnations, numbers of streams
-and their sequences. It has connections of its own. It holds no manager's key but one that nobody
-knows. As a caller it says that it is one of the managers, and then that messages do not come, that
-streams have ended, and that confirmations were taken. At the address of a manager that is down it
-says that it is that manager, and acknowledges all that it is sent.
+and their sequences. It has connections of its own, also by the callers that managers are. It holds
+a key that nobody knows, and from stolen backups the keys of all managers: with one of those it
+comes by a caller of its own. As a caller it says that it is one of the managers, and then that
+messages do not come, that streams have ended, and that confirmations were taken. At the address of
+a manager that is down it says that it is that manager, and acknowledges all that it is sent.
 
     python -m tests.worlds.forged_world SEED
 """
@@ -18,6 +19,7 @@ from dray.delivery.keys import KEY_BYTES, ONCE_BYTES, ManagerKey
 from dray.manager.events import Peer
 from dray.manager.notices import Notice, NoticeKind
 from dray.manager.peers.possession import with_proof
+from dray.model.callers import Caller
 from dray.model.ids import Incarnation
 from dray.wire import frames
 from dray.wire.stream import Frame
@@ -32,6 +34,12 @@ AHEAD_MAX = 50
 """How many messages that are still to come it says do not come."""
 OWN_NAME = 0.2
 """Share of calls in which it shows a key of its own, and speaks of the streams of others."""
+STOLEN = 0.2
+"""Share of calls in which it has the key of the manager that it names."""
+
+
+THIEF = Caller("cert:thief", owner=True)
+OF_FORGER = (NoticeKind.KEY_NOT_SHOWN, NoticeKind.OTHER_CALLER)
 
 
 class Forger:
@@ -42,8 +50,8 @@ class Forger:
         self.world = world
         self.rng = Random(world.seed ^ 0xF0E6ED)
         self.own = ManagerKey(self.rng.randbytes(KEY_BYTES))
-        self._calls: dict[Link, tuple[SimDaemon, bytes]] = {}
-        """Connections that it made: the manager whose id it said, and its number."""
+        self._calls: dict[Link, tuple[SimDaemon, bytes, ManagerKey]] = {}
+        """Connections that it made: the manager that it named, their numbers, and its keys."""
         self._taken: dict[Link, SimDaemon] = {}
         """Connections that it answered in the place of a manager."""
         self._later()
@@ -82,22 +90,26 @@ class Forger:
             return
         link = self.world.connect(self, victim, NO_FAULTS)
         once = self.rng.randbytes(ONCE_BYTES)
-        self._calls[link] = named, once
-        victim.accept(link)
+        # Who comes before the manager itself with its key is the manager, for all that is known.
+        is_bound = named.manager_id in look_into(victim.manager).state.identity.callers
+        stolen = is_bound and self.rng.random() < STOLEN
+        self._calls[link] = named, once, ManagerKey(named.key) if stolen else self.own
+        victim.accept(link, THIEF if stolen else named.caller)
         incarnations = list(look_into(named.manager).state.identity.incarnations)
         if self.rng.random() < 0.5:
             incarnations.append(
                 Incarnation(incarnations[-1].number + (1 << 32), incarnations[-1].age + 100)
             )
-        key = self.own if self.rng.random() < OWN_NAME else ManagerKey(named.key)
+        shows_own = not stolen and self.rng.random() < OWN_NAME
+        key = self.own if shows_own else ManagerKey(named.key)
         hello = frames.Hello("manager", key.id, "forger", incarnations[-64:], key.public, once)
         link.send(self, hello, 1)
 
     def _speak(self, link: Link, welcome: frames.Welcome) -> None:
         """Say of each stream of the manager that its messages do not come."""
-        named, once = self._calls[link]
+        named, once, key = self._calls[link]
         rng = self.rng
-        connection = self.own.calling(once, welcome.public, welcome.once)
+        connection = key.calling(once, welcome.public, welcome.once)
         assert connection is not None, "managers have keys"
         for queue in look_into(named.manager).state.queues.outgoing():
             stream = queue.stream
@@ -111,7 +123,8 @@ class Forger:
                 link.send(self, frames.ConfirmationsAcked(queue.number, rng.randrange(4)))
             if rng.random() < 0.3:
                 link.send(self, with_proof(connection, frames.EndStream(queue.number)))
-            self.world.struck_by_forger("called as " + named.name)
+            how = "called as " if key is self.own else "called with the key of "
+            self.world.struck_by_forger(how + named.name)
 
     def _take(self, link: Link, head: frames.Head) -> None:
         """Say the id and the public key of the missing manager, and acknowledge everything."""
@@ -153,7 +166,7 @@ class ForgedWorld(World):
 
     def noticed(self, daemon: SimDaemon, notices: list[Notice]) -> None:
         """Managers tell of the forger, and of all else as in other worlds."""
-        others = [each for each in notices if each.kind != NoticeKind.KEY_NOT_SHOWN]
+        others = [each for each in notices if each.kind not in OF_FORGER]
         super().noticed(daemon, others)
 
 

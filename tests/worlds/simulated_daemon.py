@@ -37,7 +37,7 @@ from dray.manager.events import (
 )
 from dray.manager.notices import Notice
 from dray.manager.turn import QueueManager
-from dray.model.callers import OWNER
+from dray.model.callers import OWNER, Caller
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.store.heap.heap import Extent
@@ -220,12 +220,17 @@ class SimDaemon:
 
     # ---------------------------------------------------------------------------- connections
 
-    def accept(self, link: Link) -> None:
+    @property
+    def caller(self) -> Caller:
+        """How this manager names itself to others; it has all rights there."""
+        return Caller(f"cert:{self.name}", owner=True)
+
+    def accept(self, link: Link, caller: Caller = OWNER) -> None:
         """Take a connection from a client or another manager."""
         self._last_session += 1
         self._sessions[self._last_session] = link
         self._session_of[link] = self._last_session
-        self.deliver(SessionOpened(self._last_session, OWNER))
+        self.deliver(SessionOpened(self._last_session, caller))
 
     def arrived(self, link: Link, frame: Frame) -> None:
         """Give a frame to the manager."""
@@ -255,7 +260,7 @@ class SimDaemon:
         listener = self.world.daemons[peer.host]
         if listener.up:
             link = self.world.connect(self, listener, self.world.link_faults)
-            listener.accept(link)
+            listener.accept(link, self.caller)
         else:
             answered = self.world.impostor(self, peer)
             if answered is None:

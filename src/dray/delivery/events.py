@@ -184,7 +184,8 @@ class StreamCondition(enum.StrEnum):
     CONNECTED = "connected"
     ON_HOLD = "on hold"
     NEED_VALIDATION = "need-validation"
-    """Another queue manager answers at the peer's address; nothing is sent to it."""
+    """Another queue manager answers at the peer's address, or the peer knows this one by another
+    caller; nothing is sent."""
     REFUSED = "refused"
     DIVERGED = "diverged"
     """The peer took messages from a copy of this store; nothing is sent until a person decides."""

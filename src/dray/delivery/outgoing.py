@@ -161,9 +161,10 @@ class OutgoingStream(Conversation):
             return StreamCondition.ON_HOLD
         if self.divergence is not None:
             return StreamCondition.DIVERGED
-        if self.held:
+        refused = self.refusals.current
+        if self.held or (refused and refused.code == StreamCondition.NEED_VALIDATION):
             return StreamCondition.NEED_VALIDATION
-        if self.refusals.current is not None:
+        if refused is not None:
             return StreamCondition.REFUSED
         if self.stage is _OPEN:
             return StreamCondition.CONNECTED

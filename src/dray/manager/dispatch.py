@@ -176,7 +176,11 @@ class Subjects:
             frames.OpenStream: partial(arrivals.handle_open_stream, self.sources, self.strangers),
             frames.Passed: partial(arrivals.handle_passed, context),
             frames.EndStream: partial(
-                end_of_stream.handle_end_stream, self.sources, self.holes, self.kept_ahead
+                end_of_stream.handle_end_stream,
+                self.sources,
+                self.holes,
+                self.kept_ahead,
+                self.strangers.callers,
             ),
             frames.AheadDropped: partial(arrivals.handle_ahead_dropped, self.kept_ahead),
             frames.ConfirmationsAcked: partial(confirmations.handle_taken, self.sources),

@@ -274,6 +274,14 @@ class PeerForgotten(Fact, frozen=True, tag=18):
     secure: bool
 
 
+class SourceBound(Fact, frozen=True, tag=23):
+    """By which caller a manager comes, from its first stream on; an empty one binds it no more."""
+
+    source: str
+    caller: str
+    when_us: int
+
+
 class StreamDiverged(Fact, frozen=True, tag=19):
     """The peer of an outgoing queue took messages from a copy of this store: the stream stops."""
 
@@ -404,6 +412,7 @@ AnyFact = (
     | SourceMet
     | PeerMet
     | PeerForgotten
+    | SourceBound
     | StreamDiverged
     | DivergenceResolved
     | UploadBegun

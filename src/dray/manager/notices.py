@@ -48,6 +48,7 @@ class NoticeKind(enum.StrEnum):
     NOT_KEPT = "not-kept-until-confirmed"
     OLDER_COPY = "older-copy"
     OPEN = "open"
+    OTHER_CALLER = "other-caller"
     OTHER_COPY = "other-copy"
     OTHER_MANAGER = "other-manager-at-address"
     QUEUE_FILE = "queue-file"

@@ -126,11 +126,13 @@ class OpenTransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue manager that is known at an address; `since` in seconds since the epoch.
+    """The queue manager that is known at an address, or one that calls; `since` since the epoch.
 
     `caller` is the name in its certificate, `cert:NAME`, empty without TLS. `state` is "known", or
     "need-validation" while another queue manager answers there, or the known one with another
-    certificate: `found` and `found_caller` are those that answer.
+    certificate: `found` and `found_caller` are those that answer. Of a queue manager that calls
+    this one, `address` is its id, `caller` the caller that it is bound to, and `found_caller`
+    another one that has shown its key.
     """
 
     address: str

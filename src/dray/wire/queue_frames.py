@@ -132,6 +132,7 @@ class PeerList(Head, frozen=True):
 class AcceptPeer(Head, frozen=True):
     """Deliver to another manager at an address; without an id, to the one that answered there.
 
+    With the id of a manager as the address, take its streams from the caller that came last.
     Answered by Done.
     """
 
@@ -141,7 +142,10 @@ class AcceptPeer(Head, frozen=True):
 
 
 class ForgetPeer(Head, frozen=True):
-    """Deliver to whichever manager answers at an address next. Answered by Done."""
+    """Deliver to whichever manager answers at an address next. Answered by Done.
+
+    With the id of a manager as the address, take its streams from whichever caller comes next.
+    """
 
     code = 47
     address: str

@@ -295,8 +295,9 @@ async def _of_peers(link: Link, name: str | None) -> list[DoctorFinding]:
         DoctorFinding(
             "diverged",
             "",
-            f"another queue manager ({each.found}) answers at {each.address} instead of the known"
-            f" one; `dray peer accept {each.address}` if that is right",
+            f"another queue manager or caller ({each.found_caller or each.found}) is at"
+            f" {each.address} instead of the known one ({each.caller or each.manager_id});"
+            f" `dray peer accept {each.address}` if that is right",
         )
         for each in peers
         if each.found and (name is None or each.address in name)

@@ -202,12 +202,17 @@ class Manager:
         """Deliver to another queue manager at an address than the known one.
 
         Without `manager_id`, to the one that answered there last. It gets the messages that wait
-        for the known one. Raises `Misuse` if no other queue manager has answered.
+        for the known one. With the id of a queue manager that calls this one in the place of the
+        address, take its messages by the caller that showed its key last. Raises `Misuse` if no
+        other queue manager has answered, or no other caller has come.
         """
         await self._link.ask(AcceptPeer(address, manager_id or ""), Done)
 
     async def forget_peer(self, address: str) -> None:
-        """Forget the known queue manager at an address; deliver to the next that answers there."""
+        """Forget the known queue manager at an address; deliver to the next that answers there.
+
+        With the id of a queue manager that calls this one, forget its caller.
+        """
         await self._link.ask(ForgetPeer(address), Done)
 
     async def create_token(self, name: str, expires: float | None = None) -> str:

@@ -35,7 +35,7 @@ from dray.manager.incoming.ahead import (
 from dray.manager.incoming.arrival import Arrival
 from dray.manager.incoming.end_of_stream import reopen
 from dray.manager.incoming.open_transactions import check_ends
-from dray.manager.peers import peers, possession
+from dray.manager.peers import peers
 from dray.manager.peers.confirmations import tell_source
 from dray.manager.rights import acts
 from dray.manager.rights.queues import may_deliver, require_delivery
@@ -81,7 +81,8 @@ def handle_open_stream(
     earlier one may still be on its way, and the answer given here does not count it.
     """
     context = sources.context
-    possession.check(context, session, head)
+    if not strangers.callers.admits(session, head):
+        return
     key = StreamKey(session.peer_id, head.stream)
     newest = sources.confirmed.get(key)
     if (newest and newest.number > session.number) or head.stream in session.ended:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from dray.delivery.incoming import Position, StreamKey
 from dray.manager.events import CloseSession
 from dray.manager.facts import StreamEnded
-from dray.manager.peers import possession
 from dray.manager.peers.repairs import give_up_on
 from dray.model.limits import ENDS_REMEMBERED_MAX
 from dray.wire.frames import EndStream, EndStreamAcked
@@ -15,6 +14,7 @@ from dray.wire.frames import EndStream, EndStreamAcked
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.incoming.ahead import KeptAhead
+    from dray.manager.peers.bound_callers import BoundCallers
     from dray.manager.peers.confirmations import Sources
     from dray.manager.peers.repairs import Holes
     from dray.manager.session import Session
@@ -24,13 +24,15 @@ def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream com
     sources: Sources,
     holes: Holes,
     kept: KeptAhead,
+    callers: BoundCallers,
     session: Session,
     _request_id: int,
     head: EndStream,
 ) -> None:
     """End what was going on in a stream, take nothing of it any more, and say so."""
     context = sources.context
-    possession.check(context, session, head)
+    if not callers.admits(session, head):
+        return
     key = StreamKey(session.peer_id, head.stream)
     _shut(sources, session, head.stream)
     kept.drop_stream(session, head.stream)

@@ -4,7 +4,8 @@ Both ends check identity over time before they lean on a remembered position.
 
     a manager calls       it says its id and the incarnations of its store, and shows its key
                           (`possession.py`). Streams that it opens are told in which incarnation
-                          their last message was sent (`arrivals.py`)
+                          their last message was sent (`arrivals.py`). The first caller of each
+                          is remembered, and no other one counts (`bound_callers.py`)
     an address answers    the first manager that answers is remembered, durably. Another one is not
                           sent anything until a person accepts it
     a stream diverges     nothing is sent until a person accepts or discards what the queue holds
@@ -32,6 +33,7 @@ from dray.manager.facts import (
 )
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
+from dray.manager.peers.bound_callers import BoundCallers
 from dray.manager.peers.linking import address_of
 from dray.manager.queue.index import (
     extent_of,
@@ -89,6 +91,7 @@ class Strangers:
     def __init__(self, context: Context) -> None:
         """Begin without any."""
         self.context = context
+        self.callers = BoundCallers(context)
         self.found: dict[Peer, Stranger] = {}
         """The manager that answered last at an address at which another one is known."""
         self.skipped_ahead = False
@@ -278,14 +281,18 @@ def handle_list_peers(
                 found_caller=other.caller,
             )
         )
-    context.answer(session, request_id, PeerList(found))
+    context.answer(session, request_id, PeerList(found + strangers.callers.told()))
 
 
 def handle_accept_peer(
     strangers: Strangers, session: Session, request_id: int, head: AcceptPeer
 ) -> None:
-    """Deliver to another manager at an address from now on."""
+    """Deliver to another manager at an address, or take a manager by another caller."""
     context = strangers.context
+    if strangers.callers.knows(head.address):
+        strangers.callers.accept(head.address)
+        context.answer(session, request_id, Done())
+        return
     peer = Peer(*parse_manager_address(head.address))
     found = strangers.found.get(peer, _NOBODY_ELSE)
     manager_id = head.manager_id or found.manager_id
@@ -308,8 +315,12 @@ def handle_accept_peer(
 def handle_forget_peer(
     strangers: Strangers, session: Session, request_id: int, head: ForgetPeer
 ) -> None:
-    """Deliver to whichever manager answers at an address next."""
+    """Deliver to whichever manager answers next, or take whichever caller a manager has next."""
     context = strangers.context
+    if strangers.callers.knows(head.address):
+        strangers.callers.forget(head.address)
+        context.answer(session, request_id, Done())
+        return
     peer = Peer(*parse_manager_address(head.address))
     if peer not in context.state.identity.peers:
         raise Misuse(f"no queue manager is known at {head.address}; `dray peer list` shows them")

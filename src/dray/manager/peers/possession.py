@@ -89,11 +89,7 @@ def with_proof(key: ConnectionKey, head: OpenStream | EndStream) -> OpenStream |
 
 
 def check(context: Context, session: Session, head: OpenStream | EndStream) -> None:
-    """Take a frame that begins or ends a stream only from the manager whose stream it is.
-
-    With the first one the connection is certain to be that manager's, and those that earlier
-    incarnations of the same store left behind are closed. Raises `ProtocolError`.
-    """
+    """Raise `ProtocolError` unless the manager whose stream it is has proven a frame."""
     if session.key is None or not session.key.proves(head.proof, _said(head)):
         sentence = (
             f"{session.caller} said that it is this queue manager but did not show its key:"
@@ -101,6 +97,14 @@ def check(context: Context, session: Session, head: OpenStream | EndStream) -> N
         )
         context.notices.add(NoticeKind.KEY_NOT_SHOWN, session.peer_id, sentence)
         raise ProtocolError("the caller does not show the key of the queue manager that it names")
+
+
+def shown(context: Context, session: Session, head: OpenStream | EndStream) -> None:
+    """Take the word of a caller about a stream of its own from now on.
+
+    With the first one the connection is certain to be that manager's, and those that earlier
+    incarnations of the same store left behind are closed.
+    """
     if not session.proven:
         _close_earlier(context, session)
     session.proven.add(head.stream)

@@ -1,10 +1,12 @@
-"""Identities over time: the incarnations of this store, and the managers met at addresses.
+"""Identities over time: the incarnations of this store, and the managers that it has met.
 
 Durable, and made by facts like all of the state. `docs/explanation/identity.md` tells which
 conversations carry these facts, and what happens when they do not fit.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import msgspec
 
@@ -19,6 +21,7 @@ from dray.manager.facts import (
     PeerMet,
     QueueCreated,
     Restored,
+    SourceBound,
     TokenSet,
 )
 from dray.model.ids import Incarnation
@@ -32,6 +35,13 @@ class KnownPeer(msgspec.Struct, array_like=True, frozen=True):
     sent_in: int = 0
     caller: str = ""
     """The name in its certificate, `cert:NAME`; empty without TLS."""
+
+
+class BoundCaller(msgspec.Struct, array_like=True, frozen=True):
+    """The caller by which a manager comes, and since when."""
+
+    name: str
+    since_us: int
 
 
 class KnownToken(msgspec.Struct, array_like=True, frozen=True):
@@ -51,6 +61,7 @@ class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
     peers: list[tuple[Peer, KnownPeer]]
     key: bytes
     tokens: dict[str, KnownToken] = {}
+    callers: dict[str, BoundCaller] = {}
 
 
 class StoreIdentity:
@@ -68,6 +79,10 @@ class StoreIdentity:
         """The private key of the manager; empty before its first fact."""
         self.tokens: dict[str, KnownToken] = {}
         """Tokens that callers may show, by name."""
+        self.callers: dict[str, BoundCaller] = {}
+        """By the ids of managers that have opened streams here, the caller of each."""
+        self.bound_to: Counter[str] = Counter()
+        """How many managers are bound to each caller."""
         self.token_expires_us = 0
         """When the next token expires; 0 if none does."""
 
@@ -106,6 +121,8 @@ class StoreIdentity:
                 )
             case PeerForgotten(host, port, secure):
                 self.peers.pop(Peer(host, port, secure), None)
+            case SourceBound():
+                self._bind(fact)
             case QueueCreated():
                 self.born = max(self.born, fact.born)
             case Restored(_, when_us):
@@ -121,6 +138,15 @@ class StoreIdentity:
         if not isinstance(fact, Restored):
             self.age += 1
 
+    def _bind(self, fact: SourceBound) -> None:
+        before = self.callers.pop(fact.source, None)
+        if before is not None:
+            self.bound_to[before.name] -= 1
+        if fact.caller:
+            self.callers[fact.source] = BoundCaller(fact.caller, fact.when_us)
+            self.bound_to[fact.caller] += 1
+        self.bound_to += Counter()
+
     def snapshot(self) -> IdentitySnapshot:
         """Write it down."""
         peers = list(self.peers.items())
@@ -132,6 +158,7 @@ class StoreIdentity:
             peers=peers,
             key=key,
             tokens=dict(self.tokens),
+            callers=dict(self.callers),
         )
 
     def restore(self, snapshot: IdentitySnapshot) -> None:
@@ -144,4 +171,6 @@ class StoreIdentity:
         self.peers = dict(snapshot.peers)
         self.key = ManagerKey(snapshot.key)
         self.tokens = dict(snapshot.tokens)
+        self.callers = dict(snapshot.callers)
+        self.bound_to = Counter(each.name for each in self.callers.values())
         self.await_expiry(0)
