@@ -18,7 +18,7 @@ from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.errors import DrayError
 from dray.wire import file_frames, frames
-from tests.cost import Costs, descriptors
+from tests.cost import Costs, calls_in_loop, descriptors, p99
 from tests.integration.commands import until
 from tests.unit.daemon.raw_client import RawClient, connected
 from tests.unit.manager.test_any_frame import Babbler
@@ -147,10 +147,26 @@ def test_no_visit_holds_the_loop_and_nothing_of_a_visitor_stays(tmp_path):
                 manager.create_queue(f"made-{number}", transactional=number % 3 > 0)
             lent = os.open(tmp_path / "lent", os.O_RDWR | os.O_CREAT, 0o600)
             os.pwrite(lent, bytes(1_000), 0)
+            queue = manager.create_queue("honest")
+
+            def exchange() -> int:
+                """Calls of the loop for a send and a receive: what visitors leave counts in."""
+
+                def both() -> None:
+                    queue.send(b"honest")
+                    assert queue.receive(timeout=60).body == b"honest"
+
+                return calls_in_loop(server._loop, both)
+
+            exchange()
+            alone, among = p99([exchange() for _ in range(12)]), []
             sessions, before = len(server._sessions), descriptors()
             for seed in range(12):
                 visit(connected(address), seed)
+                among.append(exchange())
                 lend(connected(address), seed, lent)
+                among.append(exchange())
+            assert p99(among) <= 3 * alone, (among, alone)
             until(lambda: len(server._sessions) == sessions)
             until(lambda: not server._around.copier.files_lent)
             until(lambda: not server._around.intake.bytes_held)

@@ -12,13 +12,14 @@ is down, or to a connection that takes too slowly is dropped. So nothing can pil
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dray.errors import AccessDenied, Misuse
 from dray.manager.change.names import next_hop
 from dray.manager.events import LinkSend, Peer
 from dray.model.arguments import no_sense
-from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, RELAYED_BYTES_MAX
+from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, BOXES_SHARE, RELAYED_BYTES_MAX
 from dray.model.names import QueueAddress, parse_queue_address
 from dray.wire.frames import AttachBox, Credit, Done, Post
 from dray.wire.transfer_frames import size_of_post
@@ -54,6 +55,8 @@ class Relay:
         """Begin without boxes."""
         self.context = context
         self._owners: dict[str, tuple[Session, Peer | None, str]] = {}
+        self._owned: Counter[str] = Counter()
+        """How many boxes each caller has."""
         """By box: who has it, and the peer and queue under which it is attached further on."""
         self._sessions: dict[int, Meter] = {}
         self._links: dict[Peer, Meter] = {}
@@ -81,8 +84,12 @@ class Relay:
         self._drop(head.box, tell=False)
         if len(self._owners) >= BOXES_MAX:
             raise Misuse(f"a queue manager knows at most {BOXES_MAX} boxes of file transfers")
+        caller, share = session.caller, BOXES_MAX // BOXES_SHARE
+        if not caller.owner and self._owned[caller.name] >= share:
+            raise Misuse(f"{caller.name} has {share} boxes of transfers here; close some first")
         peer, queue = _way(self.context, address)
         self._owners[head.box] = (session, peer, queue)
+        self._owned[caller.name] += 1
         session.boxes.add(head.box)
         if peer is not None:
             self._leading[peer] = self._leading.get(peer, 0) + 1
@@ -148,6 +155,9 @@ class Relay:
         if owner is None:
             return
         session, peer, queue = owner
+        self._owned[session.caller.name] -= 1
+        if not self._owned[session.caller.name]:
+            del self._owned[session.caller.name]
         session.boxes.discard(box)
         if peer is not None:
             self._leading[peer] -= 1

@@ -129,7 +129,10 @@ WAITERS_SHARE: Final = 4
 """A caller other than the owner has at most one part in so many of the receives that may wait at a
 queue, as of the sessions."""
 STAGED_MAX: Final = 100_000
-"""Transactions staged for batches: more tasks than one Spark job has."""
+"""Transactions prepared, or staged for batches: more tasks than one Spark job has."""
+PREPARED_SHARE: Final = 4
+"""A caller other than the owner has at most one part in so many of the transactions that are
+prepared or staged: each is kept until it is settled, also over restarts."""
 STAGED_AGE_S_MAX: Final = 86400.0
 """No task of a batch stages anything for a day: its query is dead."""
 QUERIES_REMEMBERED: Final = 10_000
@@ -146,6 +149,8 @@ BATCH_DIGEST_BYTES_MAX: Final = 64
 """A digest of 512 bits, the longest in use."""
 UPLOADS_MAX: Final = 256
 """Unfinished uploads of a manager: each has room reserved that nobody else can use."""
+UPLOADS_SHARE: Final = 4
+"""A caller other than the owner has at most one part in so many of these: 64 files on their way."""
 UPLOAD_AGE_S_MAX: Final = 7 * 86400.0
 """An upload that nobody goes on with keeps its room for a week."""
 RESERVATION_UNUSED_S: Final = 60.0
@@ -275,6 +280,8 @@ DAMAGED_NAMED_MAX: Final = 20
 """Damaged messages that one start names; `dray check` names all."""
 BOXES_MAX: Final = 10_000
 """Boxes known at one queue manager: two a transfer."""
+BOXES_SHARE: Final = 4
+"""A caller other than the owner has at most one part in so many boxes: 2,500 transfers."""
 BOX_CHARACTERS_MAX: Final = 2 * TRANSFER_KEY_CHARACTERS_MAX + 1
 """A box is named by two keys and what stands between them."""
 RELAYED_BYTES_MAX: Final = 16 * MIB

@@ -42,7 +42,7 @@ from dray.manager.transactions.reservations import (
 from dray.manager.transactions.transactions import abort, give_back, open_transaction
 from dray.model.arguments import no_sense
 from dray.model.ids import split_id
-from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOAD_SOURCE_BYTES_MAX, UPLOADS_MAX
+from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOAD_SOURCE_BYTES_MAX, UPLOADS_MAX, UPLOADS_SHARE
 from dray.wire.frames import (
     Done,
     ListUploads,
@@ -98,6 +98,7 @@ def handle_begin(
         raise Misuse(
             f"{UPLOADS_MAX} uploads are unfinished here; resume or drop some of them first"
         )
+    _check_share(context, session)
     check_room(context, queue, room)
     transaction = open_transaction(transactions, session, head.number)
     reserve(transactions.reservations, transaction, queue, room)
@@ -108,6 +109,14 @@ def handle_begin(
     context.record(UploadBegun(head.number, queue.number, source, head.reserve, when_us, caller))
     watch_age(ages, head.number)
     context.answer(session, request_id, _state(context, context.state.uploads.get(head.number)))
+
+
+def _check_share(context: Context, session: Session) -> None:
+    caller, share = session.caller, UPLOADS_MAX // UPLOADS_SHARE
+    if not caller.owner and context.state.uploads.count_of(caller.name) >= share:
+        raise Misuse(
+            f"{caller.name} has {share} unfinished uploads here; resume or drop some of them first"
+        )
 
 
 def handle_mark(

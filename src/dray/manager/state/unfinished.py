@@ -75,6 +75,10 @@ class Uploads:
         """Whether a number is that of an unfinished upload."""
         return number in self._uploads
 
+    def count_of(self, caller: str) -> int:
+        """How many of them a caller has begun."""
+        return sum(each.caller == caller for each in self)
+
     def get(self, number: int) -> Upload | None:
         """One of them."""
         return self._uploads.get(number)

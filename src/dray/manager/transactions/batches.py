@@ -16,7 +16,7 @@ import heapq
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dray.errors import BatchMismatch, DrayError, Misuse, TransactionAborted, TransactionUsage
+from dray.errors import BatchMismatch, DrayError, TransactionAborted, TransactionUsage
 from dray.manager.change.commit_fact import CommitFact
 from dray.manager.context import MICROSECONDS
 from dray.manager.facts import BatchCommitted, BatchStaged
@@ -33,7 +33,6 @@ from dray.model.limits import (
     MESSAGE_NUMBER_MAX,
     QUERY_ID_CHARACTERS_MAX,
     STAGED_AGE_S_MAX,
-    STAGED_MAX,
     TRANSACTION_OPERATIONS_MAX,
 )
 from dray.wire.frames import BatchIs, CommitBatch, DescribeBatch, Done, DropStaged, StageForBatch
@@ -72,7 +71,7 @@ def handle_stage(ages: BatchAges, session: Session, request_id: int, head: Stage
     try:
         _check_name(head.query, head.batch)
         _check_not_past(context, head.query, head.batch)
-        _check_may_stage(context, transaction)
+        _check_may_stage(transaction)
     except DrayError:
         abort(transactions, transaction)
         raise
@@ -270,16 +269,11 @@ def _check_not_past(context: Context, query: str, batch: int) -> None:
         )
 
 
-def _check_may_stage(context: Context, transaction: OpenTransaction) -> None:
+def _check_may_stage(transaction: OpenTransaction) -> None:
     if transaction.receives or transaction.moves:
         raise TransactionUsage("a transaction that has received messages cannot be staged")
     if any(staged and staged[0].express for staged in transaction.sends.values()):
         raise TransactionUsage("express messages cannot be staged: a restart would lose them")
-    if sum(isinstance(each, BatchStaged) for each in context.state.prepared.values()) >= STAGED_MAX:
-        raise Misuse(
-            f"{STAGED_MAX} transactions are staged for batches here; use fewer tasks, or start the"
-            " queries again that staged them"
-        )
 
 
 def _outcome(context: Context, query: str, batch: int) -> BatchOutcome | None:

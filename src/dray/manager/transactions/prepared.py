@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dray.errors import TransactionSequence, TransactionUsage
+from dray.errors import Misuse, TransactionSequence, TransactionUsage
 from dray.manager.change.commit_fact import packed_tails
 from dray.manager.change.departures import arrival_wish, entries_at, record_of
 from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_lookups
@@ -32,7 +32,7 @@ from dray.manager.transactions.transactions import (
 )
 from dray.model.classes import Part
 from dray.model.ids import split_id
-from dray.model.limits import OPEN_TRANSACTIONS_TOLD_MAX
+from dray.model.limits import OPEN_TRANSACTIONS_TOLD_MAX, PREPARED_SHARE, STAGED_MAX
 from dray.model.queue import OpenTransactionInfo
 from dray.wire.frames import (
     Done,
@@ -85,13 +85,33 @@ def passed(
         raise TransactionUsage("a resumable upload is committed in one phase")
     if transaction is not None and transaction.claim:
         raise TransactionUsage("messages that a receive has claimed are committed in one phase")
-    error = reason_to_abort(context, transaction, head)
+    error = reason_to_abort(context, transaction, head) or _beyond_share(context, session)
     if transaction is None or error is not None:
         if transaction is not None:
             abort(transactions, transaction)
         context.refuse(session, request_id, error or _unknown(context, number))
         return None
     return transaction
+
+
+def _beyond_share(context: Context, session: Session) -> Misuse | None:
+    """Why no other transaction of a caller may be kept until somebody settles it."""
+    prepared, caller = context.state.prepared, session.caller
+    if len(prepared) >= STAGED_MAX:
+        return Misuse(
+            f"{STAGED_MAX} transactions are prepared here, or staged for batches; settle them, or"
+            " start the queries again that staged them"
+        )
+    share = STAGED_MAX // PREPARED_SHARE
+    # They are counted only where one caller can have so many.
+    if caller.owner or len(prepared) < share:
+        return None
+    if sum(each.caller == caller.name for each in prepared.values()) < share:
+        return None
+    return Misuse(
+        f"{caller.name} has {share} transactions prepared here, or staged for batches; settle them"
+        " first"
+    )
 
 
 def handle_settle_prepared(

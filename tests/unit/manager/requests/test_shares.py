@@ -62,3 +62,64 @@ def test_a_caller_has_its_share_of_the_receives_that_wait_at_a_queue(tmp_path, m
     assert waits(bob)
     driver.turn(SessionClosed(second.number))
     assert waits(first)
+
+
+def test_a_caller_has_its_share_of_the_unfinished_uploads(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.requests.uploads.UPLOADS_MAX", 8)
+    driver = driver_with(tmp_path, *RULES)
+    first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
+    orders = first.open("orders")
+
+    def begins(caller):
+        return caller.call(frames.UploadBegin(orders, caller.number_for(), 10, b""))
+
+    upload = begins(first)
+    begins(second)
+    for caller in (first, second):
+        with pytest.raises(Misuse, match="user:ada has 2 unfinished uploads"):
+            begins(caller)
+    begins(bob)
+    driver.crash()
+    again = driver.session(ADA)
+    with pytest.raises(Misuse, match="user:ada has 2 unfinished uploads"):
+        begins(again)
+    again.call(frames.UploadDrop(upload.sequence_id))
+    begins(again)
+
+
+def test_a_caller_has_its_share_of_the_prepared_transactions(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.transactions.prepared.STAGED_MAX", 8)
+    driver = driver_with(tmp_path, *RULES)
+
+    def prepares(caller):
+        caller.call(frames.Prepare(caller.number_for(), 0))
+
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    prepares(ada)
+    prepares(ada)
+    with pytest.raises(Misuse, match="user:ada has 2 transactions prepared here"):
+        prepares(ada)
+    driver.crash()
+    ada, bob, owner = driver.session(ADA), driver.session(BOB), driver.session()
+    with pytest.raises(Misuse, match="user:ada has 2 transactions prepared here"):
+        ada.call(frames.StageForBatch(ada.number_for(), 0, "query", 0))
+    prepares(bob)
+    for _ in range(5):
+        prepares(owner)
+    with pytest.raises(Misuse, match="8 transactions are prepared here"):
+        prepares(owner)
+
+
+def test_a_caller_has_its_share_of_the_boxes_of_file_transfers(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.relay.BOXES_MAX", 8)
+    driver = driver_with(tmp_path, *RULES)
+    first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
+    first.call(frames.AttachBox("a", "orders"))
+    second.call(frames.AttachBox("b", "orders"))
+    for caller in (first, second):
+        with pytest.raises(Misuse, match="user:ada has 2 boxes of transfers"):
+            caller.call(frames.AttachBox("c", "orders"))
+    second.call(frames.AttachBox("a", "orders"))
+    bob.call(frames.AttachBox("c", "orders"))
+    driver.turn(SessionClosed(second.number))
+    first.call(frames.AttachBox("d", "orders"))

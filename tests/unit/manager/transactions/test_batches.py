@@ -333,8 +333,8 @@ def test_a_task_whose_sends_have_not_all_come_stages_nothing(job: Job) -> None:
 
 
 def test_too_many_staged_transactions_are_refused(job: Job, monkeypatch) -> None:
-    monkeypatch.setattr("dray.manager.transactions.batches.STAGED_MAX", 1)
+    monkeypatch.setattr("dray.manager.transactions.prepared.STAGED_MAX", 1)
     job.stage(b"one")
-    with pytest.raises(errors.Misuse, match="fewer tasks"):
+    with pytest.raises(errors.Misuse, match="staged for batches; settle"):
         job.stage(b"two")
     assert job.info().staged_count == 1
