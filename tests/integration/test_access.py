@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 from functools import partial
 
+import msgspec
 import pytest
 import trustme
 
 import dray
 from dray.daemon.config import AccessOption, ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
+from dray.wire import frames
 from tests.cost import instructions_in_loop
 from tests.integration.commands import dray as dray_command
 from tests.integration.commands import started, until
+from tests.unit.daemon.raw_client import connected
+from tests.unit.manager.test_any_frame import Babbler
 
 pytestmark = pytest.mark.slow
 
@@ -229,3 +234,71 @@ def batch_in(manager, queue):
 def batch_out(manager, queue):
     with manager.transaction() as transaction:
         assert len(queue.receive_many(100, timeout=60, transaction=transaction)) == 100
+
+
+MARK = "m4rked-by-the-sender"
+PRIVATE = frozenset({"token", "label", "correlation_id", "traceparent", "text"})
+
+
+class Indiscreet(Babbler):
+    """Says frames of any kind with the mark in each field that nobody may read in a log."""
+
+    def plain(self, kind: object) -> object:
+        return MARK.encode() if kind is bytes else super().plain(kind)
+
+    def struct(self, kind):
+        said = super().struct(kind)
+        marked = {
+            name: MARK
+            for name in PRIVATE.intersection(said.__struct_fields__)
+            if isinstance(getattr(said, name), str)
+        }
+        return msgspec.structs.replace(said, **marked)
+
+
+def test_no_payload_label_or_secret_comes_into_a_log(tmp_path, caplog):
+    """Not by what is said rightly, nor by any frame that is refused, at the level `debug`."""
+    socket = tmp_path / "s"
+    own = AccessOption(who=("token:ada",), queues=("orders",), may=("send", "receive"))
+    daemon = EmbeddedDaemon(
+        tmp_path / "data", ServeOptions(data="", socket=str(socket), access=(own,))
+    )
+    url = f"dray+unix://{socket}"
+    with caplog.at_level(logging.DEBUG, logger="dray"):
+        daemon.start()
+        try:
+            with dray.connect(url) as owner:
+                for name in ("orders", "secrets"):
+                    owner.create_queue(name, label=MARK)
+                secrets = [owner.create_token(name) for name in ("ada", "gone")]
+                owner.revoke_token("gone")
+                dead = owner.queue("orders")
+                dead.send(MARK.encode(), label=MARK, time_to_be_received=0.0)
+                dead.send(MARK.encode(), label=MARK, correlation_id=MARK)
+                with pytest.raises(dray.MessageNotFound):
+                    dead.receive_by_correlation_id(f"{MARK} not there", timeout=0)
+            for token in (secrets[1], MARK):
+                with pytest.raises(dray.DrayError), dray.connect(url, token=token) as refused:
+                    refused.info()
+            with dray.connect(url, token=secrets[0]) as ada, pytest.raises(dray.DrayError):
+                ada.queue("secrets").send(MARK.encode(), label=MARK)
+            for seed in range(6):
+                _babble(connected(url), Indiscreet(seed), "" if seed % 2 else secrets[0])
+        finally:
+            daemon.stop()
+    logged = caplog.text + (tmp_path / "data" / "access.jsonl").read_text("utf-8")
+    assert "token:ada" in logged, "something was logged at all"
+    for private in (MARK, *secrets):
+        assert private not in logged
+
+
+def _babble(client, babbler, token):
+    try:
+        with client:
+            client.ask(frames.Hello("client", token=token))
+            client.socket.settimeout(5.0)
+            for head in babbler.heads(150):
+                body = MARK.encode() * babbler.random.choice([0, 1, 20])
+                client.socket.sendall(frames.encode_frame(head, 1, len(body)) + body)
+    except (dray.DrayError, EOFError, OSError):
+        return

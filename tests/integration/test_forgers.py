@@ -192,3 +192,46 @@ def test_another_certificate_of_the_same_authority_opens_no_stream_of_another_ma
     finally:
         here.stop()
         there.stop()
+
+
+def test_a_stolen_store_with_another_certificate_delivers_nothing_until_it_is_accepted(
+    tmp_path, monkeypatch
+):
+    """It has the key of the source. The destination knows the source by its certificate, too."""
+    authority = trustme.CA()
+    ca = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca)
+    for name in ("localhost", "source", "thief"):
+        chain = authority.issue_cert(name).private_key_and_cert_chain_pem
+        chain.write_to_path(tmp_path / f"{name}.pem")
+    monkeypatch.setenv("DRAY_CA", str(ca))
+    monkeypatch.setenv("DRAY_CERT", str(tmp_path / "source.pem"))
+    shown = str(tmp_path / "localhost.pem")
+    there = serving(tmp_path / "b", tls_cert=shown, tls_client_ca=str(ca))
+    here = serving(tmp_path / "a")
+    address = there.addresses[0].replace("127.0.0.1", "localhost")
+    try:
+        with dray.connect(address, ca=ca, cert=tmp_path / "source.pem") as manager:
+            orders = manager.create_queue("orders")
+            with dray.connect(here.addresses[0]) as source:
+                source.queue(f"{address}/orders").send(b"first")
+                assert orders.receive(timeout=60).body == b"first"
+            here.stop()
+            monkeypatch.setenv("DRAY_CERT", str(tmp_path / "thief.pem"))
+            here = serving(tmp_path / "a")
+            with dray.connect(here.addresses[0]) as source:
+                queue = source.queue(f"{address}/orders")
+                queue.send(b"second")
+                until(lambda: queue.info().state == "need-validation")
+                (peer,) = manager.peers()
+                assert (peer.caller, peer.found_caller) == ("cert:source", "cert:thief")
+                assert (
+                    f"dray peer accept {peer.manager_id}" in queue.info().delivery.refusal.sentence
+                )
+                assert orders.info().message_count == 0
+                manager.accept_peer(peer.address)
+                assert orders.receive(timeout=60).body == b"second"
+                assert [each.caller for each in manager.peers()] == ["cert:thief"]
+    finally:
+        here.stop()
+        there.stop()

@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from dray.console import pages, sample, v1
 from dray.console.console import Console, Tab, console_of
 from dray.console.door import Door, Doorkeeping
+from dray.console.start_link import START
 from dray.console.statuses import status_of
 from dray.console.templating import STATIC
 from dray.errors import DrayError
@@ -85,6 +86,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    # The path only: queries and bodies may hold what somebody wrote.
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    # The path only: queries and bodies may hold what somebody wrote. A start link holds a secret.
+    path = START if request.url.path.startswith(START) else request.url.path
+    _log.error("%s %s failed", request.method, path, exc_info=error)
     return console_of(request).error(request, HTTPStatus.INTERNAL_SERVER_ERROR, _BUG)

@@ -180,7 +180,7 @@ class Subjects:
                 self.sources,
                 self.holes,
                 self.kept_ahead,
-                self.strangers.callers,
+                self.strangers,
             ),
             frames.AheadDropped: partial(arrivals.handle_ahead_dropped, self.kept_ahead),
             frames.ConfirmationsAcked: partial(confirmations.handle_taken, self.sources),

@@ -18,10 +18,7 @@ from dray.model.queue import QueueOptions
 
 
 class Confirmation(msgspec.Struct, array_like=True, frozen=True):
-    """A confirmation for a source about one of its messages, by number.
-
-    `administration_queue` is empty if no acknowledgment message was asked for.
-    """
+    """A confirmation for a source about a message; without a queue no acknowledgment is sent."""
 
     number: int
     message_class: int
@@ -305,10 +302,7 @@ class PurgePending(Fact, frozen=True, tag=34):
 
 
 class LargeMoved(Fact, frozen=True, tag=35):
-    """A large message that its receiver held has moved, as a whole, to a queue of its family.
-
-    Its parts keep their order and their place in the heap.
-    """
+    """A large message that its receiver held has moved to a queue of its family, parts in order."""
 
     queue: int
     target: int
@@ -431,10 +425,7 @@ def pack_lookups(lookup_ids: list[int]) -> bytes:
 
 
 def runs_of(lookup_ids: list[int]) -> list[int]:
-    """Tell rising positions as runs: how many are passed over, how many follow, and so on.
-
-    A position takes 2 to 6 bytes if it stands alone, and nothing behind one of its own.
-    """
+    """Tell rising positions as runs: how many are passed over, how many follow, and so on."""
     runs: list[int] = []
     before = -1
     for lookup_id in lookup_ids:

@@ -50,8 +50,9 @@ class DeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
     """State of the delivery of an outgoing queue since this manager started.
 
     `link` is "disconnected", "dialling", "connected" or "welcomed"; `history` has its last changes,
-    the latest last. Message numbers are those in the sequence of the stream. Times in seconds since
-    the epoch, None for never.
+    the latest last. Message numbers are those in the sequence of the stream: they and the sequence
+    id are 0 for a caller without the right `manage` at the queue. Times in seconds since the epoch,
+    None for never.
     """
 
     next_hop: str
@@ -130,8 +131,8 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `caller` is the name in its certificate, `cert:NAME`, empty without TLS. `state` is "known", or
     "need-validation" while another queue manager answers there, or the known one with another
-    certificate: `found` and `found_caller` are those that answer. Of a queue manager that calls
-    this one, `address` is its id, `caller` the caller that it is bound to, and `found_caller`
+    certificate: `found` and `found_caller` are those that answer. If a queue manager
+    calls this one, `address` is its id, `caller` the caller that it is bound to, and `found_caller`
     another one that has shown its key.
     """
 

@@ -209,10 +209,7 @@ class Manager:
         await self._link.ask(AcceptPeer(address, manager_id or ""), Done)
 
     async def forget_peer(self, address: str) -> None:
-        """Forget the known queue manager at an address; deliver to the next that answers there.
-
-        With the id of a queue manager that calls this one, forget its caller.
-        """
+        """Forget the queue manager known at an address; or, by its id, the caller of one."""
         await self._link.ask(ForgetPeer(address), Done)
 
     async def create_token(self, name: str, expires: float | None = None) -> str:

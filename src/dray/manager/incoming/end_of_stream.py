@@ -14,8 +14,8 @@ from dray.wire.frames import EndStream, EndStreamAcked
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.incoming.ahead import KeptAhead
-    from dray.manager.peers.bound_callers import BoundCallers
     from dray.manager.peers.confirmations import Sources
+    from dray.manager.peers.peers import Strangers
     from dray.manager.peers.repairs import Holes
     from dray.manager.session import Session
 
@@ -24,14 +24,14 @@ def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream com
     sources: Sources,
     holes: Holes,
     kept: KeptAhead,
-    callers: BoundCallers,
+    strangers: Strangers,
     session: Session,
     _request_id: int,
     head: EndStream,
 ) -> None:
     """End what was going on in a stream, take nothing of it any more, and say so."""
     context = sources.context
-    if not callers.admits(session, head):
+    if not strangers.callers.admits(session, head):
         return
     key = StreamKey(session.peer_id, head.stream)
     _shut(sources, session, head.stream)

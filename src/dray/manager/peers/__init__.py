@@ -9,6 +9,5 @@ Other rooms use these modules; the others are private to this room:
     peers               who answers at an address, and who calls
     confirmations       what became of messages, told and heard
     repairs             holes in large messages, at both ends
-    bound_callers       by which caller each manager comes
     possession          how a manager proves that it has the key of its id
 """

@@ -37,7 +37,7 @@ class BoundCallers:
         """Begin with no other caller found."""
         self.context = context
         self._others: dict[str, str] = {}
-        """Of managers that are bound: the other caller that came last."""
+        """The other caller that came last, by the id of the manager."""
 
     def knows(self, source: str) -> bool:
         """Whether a manager of that id is bound to a caller."""

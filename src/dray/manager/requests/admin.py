@@ -27,11 +27,12 @@ from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers, possession
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import copies_of, lookup_id_of
-from dray.manager.rights.queues import may_see, owns
+from dray.manager.rights.queues import allowed, may_see, owns
 from dray.manager.rights.table import check_hello
 from dray.manager.rights.tokens import take_token
 from dray.manager.transactions.batches import drop_staged_for, staged_counts
 from dray.manager.transactions.transactions import abort, give_up_claim
+from dray.model.access import Verb
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
@@ -42,7 +43,7 @@ from dray.model.limits import (
     SIZE_BYTES_MAX,
 )
 from dray.model.names import QueueAddress, check_new_queue_name
-from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
+from dray.model.queue import DeliveryInfo, ManagerInfo, QueueInfo, QueueOptions
 from dray.wire.frames import (
     CreateQueue,
     DeleteQueue,
@@ -193,7 +194,7 @@ def handle_describe_queue(
     queue = context.state.queues.named(str(seen_from_here(context, head.name)))
     info = msgspec.structs.replace(
         queue.info(),
-        delivery=links.delivery_of(queue),
+        delivery=_delivery(links, session, queue),
         staged_count=staged_counts(context)[queue.number],
     )
     context.answer(session, request_id, QueueState(info))
@@ -205,19 +206,27 @@ def handle_list(links: Links, session: Session, request_id: int, head: ListQueue
     staged = staged_counts(context)
     page, following = context.state.queues.page(head.after)
     infos = [
-        msgspec.structs.replace(_info(links, queue), staged_count=staged[queue.number])
+        msgspec.structs.replace(_info(links, session, queue), staged_count=staged[queue.number])
         for queue in page
         if may_see(context, session, queue)
     ]
     context.answer(session, request_id, QueueList(infos, following))
 
 
-def _info(links: Links, queue: StoredQueue) -> QueueInfo:
+def _info(links: Links, session: Session, queue: StoredQueue) -> QueueInfo:
     """How a queue stands, and why its destination refuses if it does."""
     info = queue.info()
     if queue.stream is None or queue.stream.refusals.current is None:
         return info
-    return msgspec.structs.replace(info, delivery=links.delivery_of(queue))
+    return msgspec.structs.replace(info, delivery=_delivery(links, session, queue))
+
+
+def _delivery(links: Links, session: Session, queue: StoredQueue) -> DeliveryInfo | None:
+    """How delivery stands; the numbers by which one could speak of a stream need `manage`."""
+    told = links.delivery_of(queue)
+    if told is None or allowed(links.context, session.caller, Verb.MANAGE, queue):
+        return told
+    return msgspec.structs.replace(told, sequence_id=0, next_number=0, last_ack=0)
 
 
 def handle_delete(
@@ -309,7 +318,7 @@ def handle_describe(links: Links, session: Session, request_id: int, _head: Desc
     context = links.context
     counters = context.store.counters
     outgoing = [
-        _info(links, queue)
+        _info(links, session, queue)
         for queue in context.state.queues.outgoing()
         if may_see(context, session, queue)
     ]

@@ -164,6 +164,29 @@ def test_a_client_needs_forward_to_make_the_manager_dial_a_host(tmp_path):
     ada.send(ada.open("dray://depot:1/x"), Message(body=b"1"))
 
 
+def test_the_numbers_of_a_stream_are_told_only_with_manage(tmp_path):
+    """By them the five messages of the first attack were passed over."""
+    remote = "dray://depot:7340/x"
+    rules = (
+        allowing("*", "forward", "", "depot:7340"),
+        allowing("token:bob", "manage", "*depot*"),
+    )
+    driver = driver_with(tmp_path, *rules)
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    ada.send(ada.open(remote), Message(body=b"1"))
+    (queue,) = look_into(driver.manager).state.queues.outgoing()
+    queue.stream.refusals.stream_refused("queue-not-found", "there is none", driver.now)
+
+    def told(caller):
+        listed = caller.call(frames.ListQueues()).queues
+        found = [each.delivery for each in listed if each.delivery is not None]
+        found.append(caller.call(frames.DescribeQueue(remote)).info.delivery)
+        return [(each.sequence_id, each.next_number, each.last_ack) for each in found]
+
+    assert told(ada) == [(0, 0, 0)] * 2
+    assert all(sequence and number for sequence, number, _ in told(bob))
+
+
 def test_an_acknowledgment_goes_only_where_its_asker_may_send(tmp_path):
     ada = driver_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
     asks = Message(
