@@ -6,9 +6,12 @@ import base64
 import hashlib
 import io
 import os
+import socket
 
 import pytest
 from tusclient.client import TusClient
+
+from tests.integration.commands import until
 
 PATCH = "application/offset+octet-stream"
 SIZE = 3_000_000
@@ -100,6 +103,27 @@ def test_pieces_of_any_length_become_one_message(client, queue):
     assert patch(client, where, len(BODY), b"").status_code == 204
     assert received(client, queue)[1] == BODY
     assert nothing_is_there(client, queue)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [SIZE, 100_000], ids=["long", "short"])
+def test_head_ends_a_request_whose_connection_is_dead_and_the_upload_goes_on(
+    client, queue, server, length
+):
+    where, body = create(client, queue, length), BODY[:length]
+    dead = socket.create_connection(("127.0.0.1", int(server.base.rpartition(":")[2])))
+    with dead:
+        head = f"PATCH {where} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {client.token}\r\n"
+        lines = {**tus(upload_offset=0), "Content-Type": PATCH, "Content-Length": str(length)}
+        head += "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"
+        dead.sendall(head.encode() + body[: length // 2])
+        # It is taken: others are told so.
+        until(lambda: patch(client, where, 0, b"").status_code == 423)
+        there = offset(client, where)
+        assert there <= length // 2
+        assert dead.recv(65536).startswith(b"HTTP/1.1 409")
+    assert patch(client, where, there, body[there:]).status_code == 204
+    assert received(client, queue)[1] == body
 
 
 def test_an_empty_upload_is_an_empty_message(client, queue):

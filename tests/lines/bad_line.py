@@ -86,6 +86,11 @@ class BadLine:
         self.stalls += 1
         self._do(self._stall_behind(count))
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing goes through outwards."""
+        return not self._open[Outward].is_set()
+
     def _do(self, what: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(what, self._loop).result(_ENDS_WITHIN_S)
 

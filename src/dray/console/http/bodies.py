@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from dray.console.http.limits import LONG_BODY_BYTES, PIECE_BYTES, STALLED_S
-from dray.console.http.long_body import LongBody, stalled
+from dray.console.http.long_body import LongBody, interrupted, stalled
 from dray.console.http.protocol import TAKE_BODY
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class RequestBody:
         self._request = request
         self._digest = digest
         self._long: LongBody | None = None
-        self._begun = self._ended = False
+        self._begun = self._ended = self._interrupted = False
+        self._limit: asyncio.Timeout | None = None
         self._rest = memoryview(b"")
         """Bytes that were read, and not given out yet."""
         declared = request.headers.get("content-length")
@@ -47,7 +48,8 @@ class RequestBody:
     async def readinto(self, room: memoryview) -> int:
         """Put at least one byte into `room`, and as many as there are; 0 at the end.
 
-        Raises `HttpRefusal`, 408, for a client that stalls, and `ClientDisconnect`.
+        Raises `HttpRefusal`, 408 for a client that stalls and 409 once it is interrupted, and
+        `ClientDisconnect`.
         """
         count = await self._some(room)
         await self._count(room[:count])
@@ -80,6 +82,14 @@ class RequestBody:
         """Read to the end, and keep nothing."""
         async for _ in self:
             pass
+
+    def interrupt(self) -> None:
+        """Let the reader have no more than has come; its next call raises `HttpRefusal`, 409."""
+        self._interrupted = True
+        if self._long is not None:
+            self._long.interrupt()
+        elif self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
     def _room_bytes(self, most: int) -> int:
         return most if self.declared is None else min(most, self.declared + 1)
@@ -115,17 +125,25 @@ class RequestBody:
     async def _next(self) -> bytes:
         """The next bytes of the parser; nothing at the end."""
         while not self._ended:
+            self._check()
             try:
-                async with asyncio.timeout(STALLED_S):
+                async with asyncio.timeout(STALLED_S) as self._limit:
                     message = await self._request.receive()
             except TimeoutError as error:
+                self._check()
                 raise stalled() from error
+            finally:
+                self._limit = None
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
             self._ended = not message.get("more_body", False)
             if message["body"] or self._long is not None:
                 return bytes(message["body"])
         return b""
+
+    def _check(self) -> None:
+        if self._interrupted:
+            raise interrupted()
 
 
 class BodyAnswer(Response):

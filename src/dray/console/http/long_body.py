@@ -4,6 +4,7 @@
     reading    the memory is full        idle       the socket is not read until the next call
     reading    the last byte came        over       the connection has its own protocol again
     any        the client hung up        lost       `readinto` gives what came, then raises
+    any        `interrupt`               idle       the same
     any        the answer is complete    dropping   what still comes is read and not kept
 
 Nobody parses these bytes: the head of the request said how many they are.
@@ -41,7 +42,7 @@ class LongBody(asyncio.BufferedProtocol):
         self._have = 0
         self._changed = asyncio.Event()
         self._heard_at = self._loop.time()
-        self._lost = False
+        self._lost = self._interrupted = False
         self._dropped: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         flow.pause_reading()
@@ -50,26 +51,30 @@ class LongBody(asyncio.BufferedProtocol):
     async def readinto(self, room: memoryview) -> int:
         """Fill memory; give fewer bytes only at the end of the body, then 0.
 
-        Raises `HttpRefusal`, 408, for a client that stalls, and `ClientDisconnect`. The bytes that
-        came before are given first.
+        Raises `HttpRefusal`, 408 for a client that stalls and 409 once it is interrupted, and
+        `ClientDisconnect`. The bytes that came before are given first.
         """
         if not self.left:
             return 0
-        if self._lost:
-            raise ClientDisconnect
+        self._check()
         self._room, self._have = room[: self.left], 0
         self._changed.clear()
         self._heard_at = self._loop.time()
         self._flow.resume_reading()
         try:
-            while self._have < len(self._room) and not self._lost:
+            while self._have < len(self._room) and not (self._lost or self._interrupted):
                 await self._wait()
         finally:
             self._flow.pause_reading()
             self._room = memoryview(b"")
         if not self._have:
-            raise ClientDisconnect
+            self._check()
         return self._have
+
+    def interrupt(self) -> None:
+        """Read no more for a reader."""
+        self._interrupted = True
+        self._changed.set()
 
     def pause(self) -> None:
         """Read nothing until the next call."""
@@ -122,6 +127,12 @@ class LongBody(asyncio.BufferedProtocol):
         """It has taken enough for more."""
         self._http.resume_writing()
 
+    def _check(self) -> None:
+        if self._interrupted:
+            raise interrupted()
+        if self._lost:
+            raise ClientDisconnect
+
     async def _wait(self) -> None:
         until = self._heard_at + STALLED_S
         try:
@@ -150,5 +161,14 @@ def stalled() -> HttpRefusal:
     """The answer to a client that sends nothing more."""
     return HttpRefusal(
         408, "stalled", f"the client sent nothing of the body for {STALLED_S:g} s; send it again",
+        {"Connection": "close"},
+    )  # fmt: skip
+
+
+def interrupted() -> HttpRefusal:
+    """The answer to a request that another one has ended."""
+    return HttpRefusal(
+        409, "interrupted", "another request asked how far the upload is, which ended this one; go"
+        " on at the offset that it was told",
         {"Connection": "close"},
     )  # fmt: skip

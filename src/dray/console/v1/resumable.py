@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from dray.aio import Queue
     from dray.client.connections.connection import Connection
     from dray.client.connections.link import Link
+    from dray.console.http.bodies import RequestBody
     from dray.large.split import PartMessage
 
 _OPEN: Final = "open"
@@ -93,6 +94,7 @@ class HttpUpload:
         self.name = name
         self.lock = asyncio.Lock()
         self.committed = False
+        self._taking: RequestBody | None = None
         self._queue = queue
         self._origin = origin
         self._message = message
@@ -129,13 +131,25 @@ class HttpUpload:
             transaction.let_go()
             await self.attach(link)
 
-    async def take(
-        self, link: Link, pieces: AsyncIterable[memoryview], check: RequestChecksum | None
-    ) -> None:
+    def interrupt(self) -> None:
+        """End the request that sends bytes of this upload, if there is one."""
+        if self._taking is not None:
+            self._taking.interrupt()
+
+    async def take(self, link: Link, body: RequestBody, check: RequestChecksum | None) -> None:
         """Take in the bytes of one request, of an upload that was attached just now.
 
-        Raises `HttpRefusal` for a wrong checksum.
+        Raises `HttpRefusal` for a wrong checksum, and for a request that is interrupted.
         """
+        self._taking = body
+        try:
+            await self._taken(link, body, check)
+        finally:
+            self._taking = None
+
+    async def _taken(
+        self, link: Link, pieces: AsyncIterable[memoryview], check: RequestChecksum | None
+    ) -> None:
         transaction = Transaction(link, await link.connection(), self.name.number)
         before = self._digest.copy(), self._split.count, bytes(self._rest)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -20,6 +21,7 @@ from dray.console.v1.calls import Call, Handler, nothing
 from dray.console.v1.limits import (
     CHECKED_BYTES_MAX,
     METADATA_BYTES_MAX,
+    SETTLE_S,
     UPLOAD_BYTES_MAX,
 )
 from dray.console.v1.problems import problem
@@ -102,15 +104,19 @@ async def create(call: Call) -> Response:
 
 @in_tus
 async def describe(call: Call) -> Response:
-    """How far an upload is."""
+    """How far an upload is. A request that still sends it ends, as its connection may be dead."""
     name, link = _name(call), call.caller.link
     upload = call.caller.uploads.find(call.caller.name, name)
     if upload is None:
         offset = await offset_of(link, name)
     else:
-        if not upload.lock.locked():
-            await _attached(call, upload)
-        offset = upload.offset
+        upload.interrupt()
+        try:
+            async with asyncio.timeout(SETTLE_S), upload.lock:
+                await _attached(call, upload)
+                offset = upload.offset
+        except TimeoutError as error:
+            raise _in_use() from error
     told = {"Upload-Offset": str(offset), "Upload-Length": str(name.length)}
     return nothing(200, {**_TUS, **told, **_id(name), **_expires()})
 
@@ -157,7 +163,11 @@ async def terminate(call: Call) -> Response:
 
 def _check_free(upload: HttpUpload) -> None:
     if upload.lock.locked():
-        raise HttpRefusal(423, "in-use", "another request sends this upload; wait for its end")
+        raise _in_use()
+
+
+def _in_use() -> HttpRefusal:
+    return HttpRefusal(423, "in-use", "another request sends this upload; wait for its end")
 
 
 async def _attached(call: Call, upload: HttpUpload) -> None:
