@@ -176,8 +176,8 @@ SESSIONS_MAX: Final = 10_000
 """Callers at a time; what each may hold is measured by this number (`daemon/limits.py`)."""
 QUEUES_MAX: Final = 100_000
 """Queues and sub-queues, which any caller can make: each has a text file in one folder."""
-LISTED_QUEUES_MAX: Final = 1_000
-"""Queues in one page of a list: 15 ms of the queue manager and 200 KB."""
+LISTED_QUEUES_MAX: Final = 200
+"""Queues in one page of a list: 2 ms of the queue manager, for which commits wait, and 40 KB."""
 QUEUES_SHARE: Final = 4
 """A caller other than the owner makes at most one part in so many of all queues and sub-queues,
 counted since the manager started: 25,000 are more than a program makes."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _PAGE_QUEUES: Final = 100
 _PAGE_MESSAGES: Final = 100
+_FRESH_S: Final = 2.0
+"""The page asks every three seconds, and all browsers together ask once in two."""
 _PARTS_MAX: Final = 200
 """Parts that a row shows: a large message may have 25,000."""
 _CALM: Final = frozenset({"active", "connected", "inactive"})
@@ -53,7 +55,7 @@ async def _queues(request: Request) -> Response:
     console, manager = await at(request)
     rates = console.kept(QueueRates)
     rates.begin(console.callers)
-    infos = await console.kept(Shared).get(manager, "queues", manager.queues)
+    infos = await console.kept(Shared).get(manager, "queues", manager.queues, _FRESH_S)
     query = request.query_params
     wanted, every = query.get("find", "").strip(), query.get("all") == "yes"
     sort = query.get("sort", "name")

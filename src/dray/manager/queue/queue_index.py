@@ -89,6 +89,10 @@ class QueueIndex:
 
         Looked at are the first of each priority and the one that is held longest.
         """
+        first, last = self._available.first(), self._available.last()
+        if first is not None and last is not None and first[0] == last[0] and not self._held:
+            # Most queues have one priority, and a list asks all of them.
+            return unpack(first).arrived_us / _MICROSECONDS
         found = [self._first_behind(each) for each in self._priority_bytes()]
         found.append(next(self.held_entries(), None))
         times = [unpack(each).arrived_us for each in found if each is not None]

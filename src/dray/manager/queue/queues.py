@@ -176,6 +176,11 @@ class StoredQueue:
 
     def info(self) -> QueueInfo:
         """The queue as it stands."""
+        journal, skipped = self.journal, self.copies_skipped
+        journal_count = journal_bytes = 0
+        if journal is not None:
+            journal_count, journal_bytes = len(journal.index), journal.index.byte_count
+            skipped += journal.copies_skipped
         return QueueInfo(
             name=self.name,
             kind=self.kind,
@@ -183,11 +188,11 @@ class StoredQueue:
             message_count=len(self.index),
             large_count=len(self.parts),
             byte_count=self.index.byte_count,
-            journal_count=len(self.journal.index) if self.journal is not None else 0,
-            journal_bytes=self.journal.index.byte_count if self.journal is not None else 0,
+            journal_count=journal_count,
+            journal_bytes=journal_bytes,
             express_count=self.index.express_count,
             express_bytes=self.index.express_bytes,
-            copies_skipped=sum(each.copies_skipped for each in (self, self.journal) if each),
+            copies_skipped=skipped,
             staged_dropped=self.staged_dropped,
             quota=self.options.quota,
             journal_quota=self.options.journal_quota,
