@@ -1,9 +1,9 @@
-"""The console: one large file up and down, and what its pages cost those who send.
+"""The console: one large file up and down, its pages, and what they cost those who send.
 
 A file goes up to the sample's queue and comes down again through the console, and beside that by
 `dray send --large` and `dray receive --large`, over the same Unix socket in the same round. The
-console's growth is the peak of its resident memory less what it had before. Then ten browsers poll
-a page over 1,000 queues, by turns, while 1 KiB messages are committed.
+console's growth is the peak of its resident memory less what it had before. `console_load` measures
+what the pages take, and what they cost those who send.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from __future__ import annotations
 import http.client
 import os
 import re
-import statistics
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Self
 
 import dray
+from benches import console_load as load
+from benches.http import receive_body, send_body
 from benches.limits import make_payload
-from benches.processes import ClientProcess, peak, reset_peak
+from benches.processes import peak, reset_peak
 from benches.results import Result
 from dray.model.limits import MIB
 from dray.testing.processes import ManagerProcess
@@ -31,16 +33,8 @@ SIZE_FACTOR = 2
 """Twice the size of the other benchmarks: 2 GiB unless said otherwise."""
 GROWTH_MIB_MAX = 64
 RATE_MIN = 0.5
-QUEUES = 1_000
-BROWSERS = 10
-EVERY_S = 1.5
-"""Pages refresh each one to two seconds."""
-COMMITS_S = 8.0
-PAGE_MS_MAX = 300
-P99_RATIO_MAX = 1.2
 _LINK = re.compile(r"open (http://([\d.]+):(\d+)/start/\S+)")
 _HELD = re.compile(r'data-id="([^"]+)"')
-_PIECE_BYTES = 1 << 20
 _COMMAND = [sys.executable, "-m", "dray.cli"]
 
 
@@ -52,15 +46,17 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
         url = f"dray+unix://{folder}/s"
         with BenchConsole(url, folder) as console:
             files = _files(folder, payload, console, url, rounds=rounds)
-            return [*files, *_polled(console, url, rounds)]
+        # As `dray serve --console` starts it, it gives way to the queue manager.
+        with BenchConsole(url, folder, "--until-input-ends") as console:
+            return [*files, *load.measured(console, url, rounds)]
 
 
 class BenchConsole:
     """`dray console` as a process, and a session at it."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, *options: str) -> None:
         """Start it with `with`."""
-        self._command = [*_COMMAND, "--url", url, "console", "--listen", "127.0.0.1:0"]
+        self._command = [*_COMMAND, "--url", url, "console", "--listen", "127.0.0.1:0", *options]
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
         self._place = ("", 0)
@@ -70,7 +66,7 @@ class BenchConsole:
         """Start it, and exchange its start link for a session."""
         given = os.environ | {"XDG_RUNTIME_DIR": str(self._folder)}
         self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, text=True, env=given
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=given
         )
         assert self._process.stdout is not None
         found = _LINK.search(self._process.stdout.readline())
@@ -95,40 +91,54 @@ class BenchConsole:
         assert self._process is not None
         return self._process.pid
 
-    def browsers(self, page: str) -> dict[str, object]:
-        """The arguments of browsers that poll a page for as long as commits are measured."""
+    @property
+    def visitor(self) -> dict[str, object]:
+        """The arguments of a client that calls it with this session."""
         host, port = self._place
-        seconds = COMMITS_S + 2 * EVERY_S
-        asked = {"path": page, "browsers": BROWSERS, "every_s": EVERY_S, "for_s": seconds}
-        return {"host": host, "port": port, "cookie": self._cookie, **asked}
+        return {"host": host, "port": port, "cookie": self._cookie}
 
-    @contextmanager
-    def ask(
-        self, method: str, path: str, body: object = None
-    ) -> Iterator[http.client.HTTPResponse]:
-        """One request on a connection of its own."""
-        connection = http.client.HTTPConnection(*self._place, timeout=600, blocksize=_PIECE_BYTES)
-        host, port = self._place
-        headers = {"Cookie": self._cookie, "Origin": f"http://{host}:{port}", "Dray-Fragment": "1"}
-        if isinstance(body, str):
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-        if isinstance(body, Path):
-            with body.open("rb") as file:
-                headers["Content-Length"] = str(body.stat().st_size)
-                connection.request(method, path, file, headers)
-        else:
-            connection.request(method, path, body, headers)  # type: ignore[arg-type]
-        try:
-            yield connection.getresponse()
-        finally:
-            connection.close()
-
-    def read(self, method: str, path: str, body: object = None) -> str:
-        """The text of an answer of status 200."""
-        with self.ask(method, path, body) as answer:
+    def read(self, method: str, path: str, body: str | None = None, *, part: bool = True) -> str:
+        """The text of an answer of status 200: a part of a page, or the whole."""
+        connection = http.client.HTTPConnection(*self._place, timeout=600)
+        with closing(connection):
+            headers = self._headers()
+            if not part:
+                del headers["Dray-Fragment"]
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
             text = answer.read().decode()
             assert answer.status == http.HTTPStatus.OK, f"{answer.status}: {text}"
             return text
+
+    def send(self, path: str, file: Path) -> None:
+        """Send a file as a browser does."""
+        with self._asking("PUT", path, f"Content-Length: {file.stat().st_size}") as wire:
+            said = send_body(wire, file)
+            assert said.startswith(b"HTTP/1.1 200"), said
+
+    def save(self, path: str, to: Path) -> None:
+        """Save a body as a browser does."""
+        with self._asking("GET", path) as wire:
+            receive_body(wire, to)
+
+    @contextmanager
+    def _asking(self, method: str, path: str, *lines: str) -> Iterator[socket.socket]:
+        """The head of a request on a connection of its own, which only copies."""
+        host, port = self._place
+        own = (f"{name}: {value}" for name, value in self._headers().items())
+        head = (f"{method} {path} HTTP/1.1", f"Host: {host}:{port}", *own, *lines, "", "")
+        with socket.create_connection(self._place) as wire:
+            wire.sendall("\r\n".join(head).encode())
+            yield wire
+
+    def _headers(self) -> dict[str, str]:
+        host, port = self._place
+        return {
+            "Cookie": self._cookie,
+            "Origin": f"http://{host}:{port}",
+            "Dray-Fragment": "1",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
 
 
 def _files(
@@ -163,19 +173,14 @@ def _ways(folder: Path, payload: Path, console: BenchConsole, url: str) -> dict[
     label = "label=payload&fragment_size=0"
     took = {}
     began = time.perf_counter()
-    console.read("PUT", f"/sample/sent/large?{label}", payload)
+    console.send(f"/sample/sent/large?{label}", payload)
     took["up"] = time.perf_counter() - began
     took["send"] = _timed(url, "send", "--large", "beside", str(payload))
     began = time.perf_counter()
     held = _HELD.search(console.read("POST", "/sample/receive", ""))
     assert held is not None
-    with (
-        console.ask("GET", f"/sample/received/{held[1]}") as answer,
-        (folder / "out").open("wb") as to,
-    ):
-        while piece := answer.read(_PIECE_BYTES):
-            to.write(piece)
-        assert to.tell() == payload.stat().st_size
+    console.save(f"/sample/received/{held[1]}", folder / "out")
+    assert (folder / "out").stat().st_size == payload.stat().st_size
     console.read("POST", f"/sample/received/{held[1]}/keep", "")
     took["down"] = time.perf_counter() - began
     (folder / "out").unlink()
@@ -192,47 +197,3 @@ def _timed(url: str, *arguments: str) -> float:
     began = time.perf_counter()
     subprocess.run([*_COMMAND, "--url", url, *arguments], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
-
-
-def _polled(console: BenchConsole, url: str, rounds: int) -> list[Result]:
-    alone, beside, pages = [], [], []
-    with dray.connect(url) as manager:
-        for number in range(QUEUES):
-            manager.create_queue(f"many-{number:04}").send(b"x")
-        queue = manager.create_queue("commits")
-        page = _page_of_queues(console)
-        _p99(queue)
-        for _ in range(rounds):
-            alone.append(_p99(queue))
-            with ClientProcess("poll_pages", **console.browsers(page)) as browsers:
-                # Each browser has its first answer before the commits begin.
-                time.sleep(EVERY_S)
-                beside.append(_p99(queue))
-                pages.append(statistics.median(browsers.result()["taken"]))
-    ratio = statistics.median(b / a for a, b in zip(alone, beside, strict=True))
-    verdict = "good" if ratio <= P99_RATIO_MAX else "MISSED"
-    what = f"p99 of a 1 KiB commit, {BROWSERS} browsers at {page}"
-    note = f"bar {P99_RATIO_MAX:g} times: {verdict}"
-    return [
-        Result(what, "ms", beside, "no browser", alone, note=note),
-        Result(f"{page}, {QUEUES:,} queues", "ms", pages, bar=PAGE_MS_MAX),
-    ]
-
-
-def _page_of_queues(console: BenchConsole) -> str:
-    """The page of all queues, if there is one."""
-    with console.ask("GET", "/queues") as answer:
-        answer.read()
-        return "/queues" if answer.status == http.HTTPStatus.OK else "/sample/queue"
-
-
-def _p99(queue: dray.Queue) -> float:
-    """Milliseconds that one commit in a hundred takes longer than."""
-    body = bytes(1_024)
-    taken = []
-    ends = time.perf_counter() + COMMITS_S
-    while (began := time.perf_counter()) < ends:
-        queue.send(body)
-        taken.append(1_000 * (time.perf_counter() - began))
-    queue.purge()
-    return statistics.quantiles(taken, n=100)[98]

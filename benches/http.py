@@ -80,28 +80,19 @@ class HttpClient:
     def send(self, path: Path) -> float:
         """Send a file as one message; the seconds until it was answered."""
         begun = time.monotonic()
-        with self._connected() as wire, path.open("rb") as file:
+        with self._connected() as wire:
             size = path.stat().st_size
             self._ask(wire, "POST", f"/v1/queues/{QUEUE}/messages", f"Content-Length: {size}")
-            at = 0
-            while at < size:
-                at += os.sendfile(wire.fileno(), file.fileno(), at, size - at)
-            assert _head_of(wire)[0].startswith(b"HTTP/1.1 201")
+            assert send_body(wire, path).startswith(b"HTTP/1.1 201")
         return time.monotonic() - begun
 
     def receive(self, path: Path) -> float:
         """Receive the first message into a file, and settle it; the seconds that took."""
         begun = time.monotonic()
         lease = self._short("POST", f"/v1/queues/{QUEUE}/receive?wait=60")["location"]
-        with self._connected() as wire, path.open("wb") as file:
+        with self._connected() as wire:
             self._ask(wire, "GET", lease)
-            head, rest = _head_of(wire)
-            left = int(_fields(head)["content-length"]) - file.write(rest)
-            room = memoryview(bytearray(_PIECE_BYTES))
-            while left:
-                count = wire.recv_into(room)
-                assert count, "the body broke off"
-                left -= file.write(room[:count])
+            receive_body(wire, path)
         self._short("DELETE", lease)
         return time.monotonic() - begun
 
@@ -118,6 +109,28 @@ class HttpClient:
     def _ask(self, wire: socket.socket, method: str, path: str, *lines: str) -> None:
         heads = (f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {self._token}")
         wire.sendall("\r\n".join((*heads, *lines, "", "")).encode())
+
+
+def send_body(wire: socket.socket, path: Path) -> bytes:
+    """Send a file behind the head of a request; the head of the answer."""
+    size, at = path.stat().st_size, 0
+    with path.open("rb") as file:
+        while at < size:
+            at += os.sendfile(wire.fileno(), file.fileno(), at, size - at)
+    return _head_of(wire)[0]
+
+
+def receive_body(wire: socket.socket, path: Path) -> None:
+    """Write the body of an answer to a file."""
+    head, rest = _head_of(wire)
+    assert head.startswith(b"HTTP/1.1 200"), head
+    room = memoryview(bytearray(_PIECE_BYTES))
+    with path.open("wb") as file:
+        left = int(_fields(head)["content-length"]) - file.write(rest)
+        while left:
+            count = wire.recv_into(room)
+            assert count, "the body broke off"
+            left -= file.write(room[:count])
 
 
 def http_process(manager: int) -> int:

@@ -211,11 +211,19 @@ def test_on_the_network_a_visitor_signs_in_with_a_token_and_has_its_rights(offic
     assert console.logged() == ""
 
 
-def test_serve_runs_a_console_beside_it_and_ends_it(tmp_path):
+def child_of(process):
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    (child,) = " ".join((task / "children").read_text() for task in tasks).split()
+    return int(child)
+
+
+def test_serve_runs_a_console_beside_it_which_gives_way_to_it_and_ends_it(tmp_path):
     with started("serve", "--data", tmp_path / "data", "--console", "127.0.0.1:0") as process:
         said = process.stdout.readline().decode()
         address = re.search(r"console ready at (http://\S+); open the link in (\S+)", said)
         assert httpx.get(f"{address[1]}/healthz").status_code == 200
+        own, its = (os.getpriority(os.PRIO_PROCESS, each) for each in (0, child_of(process)))
+        assert its >= min(own + 10, 19), "the queue manager has the processor first"
         process.terminate()
         assert finish(process).status == 0
     with pytest.raises(httpx.ConnectError):
@@ -226,9 +234,7 @@ def test_a_console_that_is_killed_is_started_again_at_its_address(tmp_path):
     with started("serve", "--data", tmp_path / "data", "--console", "127.0.0.1:0") as process:
         said = process.stdout.readline().decode()
         address = re.search(r"console ready at (http://[^;\s]+)", said)[1]
-        tasks = Path(f"/proc/{process.pid}/task").iterdir()
-        (child,) = " ".join((task / "children").read_text() for task in tasks).split()
-        os.kill(int(child), signal.SIGKILL)
+        os.kill(child_of(process), signal.SIGKILL)
 
         def answers():
             try:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from dray.client.awaited.opening import Opening
 
 _INPUT_BYTES: Final = 4096
+_NICE: Final = 10
+"""Beside a queue manager: where both want the same processor, the console gets a tenth of it."""
 
 
 class ConsoleOptions(msgspec.Struct, kw_only=True, frozen=True):
@@ -70,6 +72,8 @@ def run(options: ConsoleOptions) -> int:
 
 
 async def _serve(options: ConsoleOptions) -> int:
+    if options.until_input_ends:
+        os.nice(_NICE)
     goal = http_address(options.listen)
     context = _tls(options, goal)
     async with AsyncExitStack() as stack:
