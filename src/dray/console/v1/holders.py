@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from dray.console.http.refusal import HttpRefusal
@@ -43,15 +43,23 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="dray"'}
 class TokenHolder:
     """One token: its connection, and what it has open."""
 
-    def __init__(self, name: str, manager: Manager, bodies: Bodies, uploads: UploadsAtHand) -> None:
+    def __init__(
+        self, name: str, manager: Manager, bodies: BoundedCount, uploads: UploadsAtHand
+    ) -> None:
         """Begin with nothing open. `name` is a digest of the token; the rest is of all callers."""
         self.name = name
         self.manager = manager
         self.leases: Holdings = Holdings("lease")
         self.transactions: Holdings = Holdings("transaction")
         self.requests = 0
-        self._bodies = 0
-        self._waits = 0
+        self._bodies = BoundedCount(
+            BODIES_MAX, 429, "too-many-bodies", f"{BODIES_MAX} bodies of this caller are on their"
+            " way; try again when one of them is done",
+        )  # fmt: skip
+        self._waits = BoundedCount(
+            WAITS_MAX, 429, "too-many-waits", f"{WAITS_MAX} receives of this caller are waiting;"
+            " try again when one of them is answered",
+        )  # fmt: skip
         self._all = bodies
         self.uploads = uploads
 
@@ -68,31 +76,12 @@ class TokenHolder:
     @contextmanager
     def body(self) -> Iterator[None]:
         """One body on its way; raises `HttpRefusal` if there are too many."""
-        if self._bodies >= BODIES_MAX:
-            raise HttpRefusal(
-                429, "too-many-bodies", f"{BODIES_MAX} bodies of this caller are on their way; try"
-                " again when one of them is done",
-            )  # fmt: skip
-        self._bodies += 1
-        try:
-            with self._all.one():
-                yield
-        finally:
-            self._bodies -= 1
-
-    @contextmanager
-    def wait(self) -> Iterator[None]:
-        """One receive that waits; raises `HttpRefusal` if there are too many."""
-        if self._waits >= WAITS_MAX:
-            raise HttpRefusal(
-                429, "too-many-waits", f"{WAITS_MAX} receives of this caller are waiting; try again"
-                " when one of them is answered",
-            )  # fmt: skip
-        self._waits += 1
-        try:
+        with self._bodies.one(), self._all.one():
             yield
-        finally:
-            self._waits -= 1
+
+    def wait(self) -> AbstractContextManager[None]:
+        """One receive that waits; raises `HttpRefusal` if there are too many."""
+        return self._waits.one()
 
     async def close(self) -> None:
         """Abort what is open, and close the connection."""
@@ -101,20 +90,20 @@ class TokenHolder:
         await self.manager.close()
 
 
-class Bodies:
-    """The bodies of all callers on their way."""
+class BoundedCount:
+    """How many of something are under way, with a bound."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, most: int, status: int, code: str, sentence: str) -> None:
+        """Begin with none; one above `most` is refused with the rest."""
+        self._most = most
+        self._refusal = status, code, sentence
         self._count = 0
 
     @contextmanager
     def one(self) -> Iterator[None]:
         """Count one more; raises `HttpRefusal` if there are too many."""
-        if self._count >= BODIES_AT_ONCE_MAX:
-            raise HttpRefusal(
-                503, "busy", f"{BODIES_AT_ONCE_MAX} bodies are on their way here; try again soon"
-            )
+        if self._count >= self._most:
+            raise HttpRefusal(*self._refusal)
         self._count += 1
         try:
             yield
@@ -132,7 +121,10 @@ class TokenHolders:
         self._known: OrderedDict[str, TokenHolder] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
         self._greetings = asyncio.Semaphore(GREETINGS_MAX)
-        self._bodies = Bodies()
+        self._bodies = BoundedCount(
+            BODIES_AT_ONCE_MAX, 503, "busy", f"{BODIES_AT_ONCE_MAX} bodies are on their way"
+            " here; try again soon",
+        )  # fmt: skip
         self._uploads = UploadsAtHand()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closing: set[asyncio.Task[None]] = set()
