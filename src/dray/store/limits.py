@@ -43,10 +43,14 @@ BEGIN_BYTES_MIN: Final = 256 << 10
 """Shorter payload is not begun with: asking costs about as much as the disk would get done before
 the sync of its commit."""
 
-AHEAD_SHARE: Final = 64
-"""A new heap file is written with zeros one part in this many ahead of small extents (64 KiB): a
+AHEAD_SHARE: Final = 16
+"""A new heap file is written with zeros one part in this many ahead of small extents (256 KiB): a
 sync of blocks that were only allocated also has to tell the file system that they are in use, and
-takes twice as long (docs/decisions/0065). So seldom that it costs a message of 1 KiB nothing."""
+takes twice as long (docs/decisions/0065). Of lone messages of 1 KiB fewer than one in a hundred
+meets it (docs/decisions/0282)."""
+
+AHEAD_SMALL_SHARE: Final = 4
+"""An extent is small if it is shorter than one part in this many of these zeros (64 KiB)."""
 
 HEAP_FREE_FILES: Final = 256
 """Empty files kept for recycling (1 GiB); more than that go back to the file system (R78), a few

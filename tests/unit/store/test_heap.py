@@ -10,7 +10,7 @@ from dray.errors import StoreCorrupt, StoreFull
 from dray.store.heap import heap as heap_module
 from dray.store.heap.heap import Extent, Heap, Occupancy
 from dray.store.kinds import Kind
-from dray.store.limits import AHEAD_SHARE, FLUSH_SHARE, HEAP_OPEN_FILES
+from dray.store.limits import AHEAD_SHARE, FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
 from dray.store.log.group import DirtyRange
 from dray.testing.disk import Operation, SimDisk, SimFile
 
@@ -340,12 +340,18 @@ def test_a_new_file_is_prepared_ahead_of_small_extents(disk):
     assert writes_of(disk, heap, 10) == [(70, 10), (80, 64)]
 
 
+def test_fewer_than_one_lone_message_in_a_hundred_prepares_a_file(disk):
+    heap = Heap(disk, HEAP_FILE_BYTES)
+    prepared = [len(writes_of(disk, heap, 1_100)) > 1 for _ in range(1_000)]
+    assert 0 < sum(prepared) < 10
+
+
 def test_nothing_is_prepared_behind_large_extents_nor_behind_the_end_of_a_file(disk):
     heap = Heap(disk, 64 * AHEAD_SHARE)
-    assert writes_of(disk, heap, 64) == [(0, 64)]
-    long = heap.file_bytes - 64 - 20
-    assert writes_of(disk, heap, long) == [(64, long)]
-    assert writes_of(disk, heap, 10) == [(64 + long, 10), (74 + long, 10)]
+    assert writes_of(disk, heap, 16) == [(0, 16)]
+    long = heap.file_bytes - 16 - 20
+    assert writes_of(disk, heap, long) == [(16, long)]
+    assert writes_of(disk, heap, 10) == [(16 + long, 10), (26 + long, 10)]
 
 
 def test_a_file_that_is_used_again_is_not_prepared_again(disk):

@@ -16,7 +16,13 @@ from dray.errors import StoreCorrupt
 from dray.store.decisions import BRING_IT_BACK
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, File, ReadableBuffer
 from dray.store.kinds import Kind, file_name, kind_of
-from dray.store.limits import AHEAD_SHARE, BEGIN_BYTES_MIN, BLOCK_BYTES, WRITE_PIECE_BYTES
+from dray.store.limits import (
+    AHEAD_SHARE,
+    AHEAD_SMALL_SHARE,
+    BEGIN_BYTES_MIN,
+    BLOCK_BYTES,
+    WRITE_PIECE_BYTES,
+)
 
 
 class Extent(NamedTuple):
@@ -219,7 +225,7 @@ class HeapFile:
         stop = self.position + length
         if self.used is None or stop <= self.used:
             return 0
-        zeros = ahead if length < ahead else 0
+        zeros = ahead if length < ahead // AHEAD_SMALL_SHARE else 0
         self.used = stop + zeros
         return zeros
 
