@@ -131,7 +131,8 @@ class Turns(Machine[ServiceState, Any, Any]):
         # The facts of one group must fit the log, and those of one event come on top.
         self._group_bytes = store.group_bytes_max // GROUP_SHARE
         self._postponed = Postponed()
-        self._overfull = self._log_is_full
+        self.overfull = self._log_is_full
+        """Whether so much waits for the disk that nothing more should be read."""
         self.called = False
         """Whether a caller of this program has the turn: its pass ends with its call."""
 
@@ -140,17 +141,12 @@ class Turns(Machine[ServiceState, Any, Any]):
         """When to sync, and who runs the sync."""
         return self._syncs
 
-    @property
-    def overfull(self) -> bool:
-        """Whether so much waits for the disk that nothing more should be read."""
-        return self._overfull
-
     def deliver(self, event: Event) -> None:
         """Let the manager decide about an event: now, or when the log has room for its facts."""
         if self._stage is ServiceState.FAILED:
             return
         # Whenever one of the two holds, so much waits that it is overfull.
-        if self._overfull and (self._postponed or self._log_is_full):
+        if self.overfull and (self._postponed or self._log_is_full):
             self._postponed.add(event)
             self._pass.handle(DECIDED, 0.0)
             return
@@ -252,15 +248,15 @@ class Turns(Machine[ServiceState, Any, Any]):
 
     def _weigh(self) -> None:
         """Stop reading when too much waits for the disk, go on when it does no longer."""
-        was = self._overfull
-        self._overfull = (
+        was = self.overfull
+        self.overfull = (
             len(self._syncs.gathered) > GATHERED_EFFECTS_MAX
             or self._syncs.gathered_bytes > GATHERED_BYTES_MAX
-            or self._log_is_full
+            or self._store.waiting_bytes > self._group_bytes
             or self._syncs.has_line
             or bool(self._postponed)
         )
-        if was != self._overfull:
+        if was != self.overfull:
             self._performer.reconsider()
 
     # ---------------------------------------------------------------------------------- ending

@@ -400,9 +400,12 @@ class Queue:
         return taken
 
     async def _send_at_once(self, connection: Connection, records: list[Record]) -> None:
-        sizes = [record.size for record in records]
-        crcs = [record.crc for record in records]
-        body = [piece for record in records for piece in (record.head, record.body)]
+        sizes, crcs = [], []
+        body: list[Buffer] = []
+        for head, content, size, crc in records:
+            body += (head, content)
+            sizes.append(size)
+            crcs.append(crc)
         await self.handle.call(
             lambda queue: Send(queue, 0, sizes, crcs, self._guarded),
             Done,

@@ -261,13 +261,9 @@ class FrameConnection:
                 self._close(f"TLS: {why}" if why else "the other end hung up")
                 return
             bytes_left -= count
-            frames_left -= self._take(count)
+            frames_left -= self._hand_over(partial(self._stream.received, count))
             if count < min(len(buffer), ENOUGH_TO_READ_ON):
                 return
-
-    def _take(self, count: int) -> int:
-        """Pass on the frames that `count` new bytes complete; say how many there were."""
-        return self._hand_over(partial(self._stream.received, count))
 
     @property
     def place(self) -> str:
@@ -295,6 +291,7 @@ class FrameConnection:
             self._close(reason)
 
     def _hand_over(self, cut: Callable[[], list[Frame]]) -> int:
+        """Pass on the frames that are whole now; say how many there were."""
         try:
             frames = cut()
             for frame in frames:
@@ -379,7 +376,8 @@ class FrameConnection:
         self._unsent = unsent
 
     def _read_if_wanted(self) -> None:
-        self._count_unsent()
+        if self._outbox.bytes_in_memory != self._unsent:
+            self._count_unsent()
         wanted = self._state is _State.LINGERING or (
             self._state is _State.OPEN
             and not self._deaf

@@ -108,7 +108,10 @@ class SocketOutbox:
 
     def flush(self, most: int = WRITE_BYTES_PER_PASS) -> None:
         """Send until nothing is left, the socket is full or `most` bytes went. Raises OSError."""
-        while most > 0 and (self._pieces or self._next_share()):
+        # A turn of a lane that has ended is noted as well.
+        while most > 0 and (
+            self._pieces or ((self._lanes.count or self._turn_bytes) and self._next_share())
+        ):
             head = self._pieces[0]
             try:
                 if isinstance(head, HeapRange) and head.in_kernel:

@@ -50,7 +50,9 @@ class Surroundings:
     @property
     def read_bytes(self) -> int:
         """How much to read at a time, of small frames."""
-        return READ_BYTES_WHILE_TIGHT if self.is_tight else self.intake.read_bytes
+        if self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX:
+            return READ_BYTES_WHILE_TIGHT
+        return self.intake.read_bytes
 
 
 class SpareKeeper(Protocol):

@@ -125,8 +125,10 @@ class KeptAhead:
 
     def deadline(self) -> float | None:
         """When the oldest piece is too old."""
+        if not self._pieces:
+            return None
         oldest = [next(iter(each.values())).at for each in self._pieces.values()]
-        return min(oldest) + AHEAD_AGE_S_MAX if oldest else None
+        return min(oldest) + AHEAD_AGE_S_MAX
 
     def drop_old(self) -> None:
         """Give up what was not committed for too long, with the whole of its transaction."""

@@ -37,17 +37,22 @@ class Ledger:
 
     def check(self, queue: StoredQueue, requested: int) -> None:
         """Raise `QuotaExceeded` if that many more bytes do not fit, the computer's first (S3-7)."""
-        exceeded = self._exceeded(queue, requested)
-        if exceeded is not None:
-            quota, whose, limit, used = exceeded
-            raise QuotaExceeded(
-                f"the {quota} quota of {whose} would be exceeded: {used} of {limit} bytes are used"
-                f" and {requested} more were asked for; receive messages or raise the quota",
-                quota=quota,
-                limit=limit,
-                used=used,
-                requested=requested,
-            )
+        if not self.has_account_room(queue, requested):
+            limit, used = self._of_account(queue)
+            quota, whose = queue.account.value, "this queue manager"
+        elif not self.has_own_room(queue, requested):
+            limit, used = self._of_queue(queue)
+            quota, whose = queue.counted.quota_name, f"queue {queue.counted.name!r}"
+        else:
+            return
+        raise QuotaExceeded(
+            f"the {quota} quota of {whose} would be exceeded: {used} of {limit} bytes are used"
+            f" and {requested} more were asked for; receive messages or raise the quota",
+            quota=quota,
+            limit=limit or 0,
+            used=used,
+            requested=requested,
+        )
 
     def stage(self, queue: StoredQueue, count: int) -> None:
         """Count bytes (fewer, if negative) that are placed or reserved, in no queue yet."""
@@ -76,19 +81,12 @@ class Ledger:
 
     def has_own_room(self, queue: StoredQueue, requested: int) -> bool:
         """Whether the queue's own quota has room."""
-        counted = queue.counted
-        limit = counted.quota
+        counted, limit = queue, queue.options.quota
+        if queue.parent is not None:
+            counted = queue.counted
+            limit = counted.quota
         # The bytes of a queue and its sub-queues are added up only for a quota.
         return limit is None or counted.bytes_used + counted.staged_bytes + requested <= limit
-
-    def _exceeded(self, queue: StoredQueue, requested: int) -> tuple[str, str, int, int] | None:
-        if not self.has_account_room(queue, requested):
-            limit, used = self._of_account(queue)
-            return queue.account.value, "this queue manager", limit or 0, used
-        if not self.has_own_room(queue, requested):
-            limit, used = self._of_queue(queue)
-            return queue.counted.quota_name, f"queue {queue.counted.name!r}", limit or 0, used
-        return None
 
     def _of_account(self, queue: StoredQueue) -> tuple[int | None, int]:
         account = queue.account
