@@ -46,8 +46,8 @@ the sync of its commit."""
 AHEAD_SHARE: Final = 16
 """A new heap file is written with zeros one part in this many ahead of small extents (256 KiB): a
 sync of blocks that were only allocated also has to tell the file system that they are in use, and
-takes twice as long (docs/decisions/0065). Of lone messages of 1 KiB fewer than one in a hundred
-meets it (docs/decisions/0282)."""
+takes twice as long (docs/decisions/0065). Fewer than one lone message of 1 KiB in a hundred meets
+it (docs/decisions/0282)."""
 
 AHEAD_SMALL_SHARE: Final = 4
 """An extent is small if it is shorter than one part in this many of these zeros (64 KiB)."""
