@@ -108,16 +108,22 @@ def open_page(browser, stage):
 
 @pytest.fixture(scope="session")
 def check_accessible():
-    """Let axe-core look for what keeps people from using a page."""
+    """Let axe-core look for what keeps people from using a page, in both themes."""
 
     def check(page):
         # Not as an element of the page: its policy allows the console's own scripts only.
         page.evaluate(AXE.read_text("utf-8"))
+        page.emulate_media(color_scheme="light")
         found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+        page.emulate_media(color_scheme="dark")
+        # Of all rules only this one depends on colours.
+        dark = page.evaluate(
+            "() => axe.run(document, {runOnly: ['color-contrast'], resultTypes: ['violations']})"
+        )
         serious = [
             f"{each['id']} ({each['impact']}): {each['help']}: "
             + "; ".join(node["html"][:200] for node in each["nodes"][:3])
-            for each in found["violations"]
+            for each in [*found["violations"], *dark["violations"]]
             if each["impact"] in SERIOUS
         ]
         assert not serious, "\n".join(serious)

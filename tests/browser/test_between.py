@@ -15,7 +15,53 @@ NOBODY = "dray://127.0.0.1:1"
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     with Pair(tmp_path_factory.mktemp("pair"), "window_messages = 2\n") as pair:
+        diverge(pair)
+        meet_a_stranger(pair)
         yield pair
+
+
+def diverge(pair):
+    """A copy of the source has sent to the same queues, so that two of them diverge."""
+    with pair.destination.process.connect() as manager:
+        manager.create_queue("spare")
+    urls = [pair.url, f"{pair.destination.url}/spare"]
+    for url in urls:
+        pair.source.send(url, b"both know")
+        until(lambda url=url: pair.source.outgoing(url) == ("connected", 0))
+    pair.source.copy("copy")
+    copy = pair.other("copy")
+    copy.process.start()
+    for url in urls:
+        pair.source.send(url, b"only the source knows")
+        until(lambda url=url: pair.source.outgoing(url) == ("connected", 0))
+    pair.source.process.kill()
+    for url in urls:
+        copy.send(url, b"of the copy", b"too")
+        until(lambda url=url: copy.outgoing(url) == ("connected", 0))
+    copy.process.kill()
+    pair.source.process.start()
+    for url in urls:
+        pair.source.send(url, b"ours", b"and this", b"and that")
+        until(lambda url=url: pair.source.outgoing(url) == ("diverged", 3))
+
+
+def meet_a_stranger(pair):
+    """Another queue manager answers where the source knows one."""
+    known = pair.other("depot")
+    known.process.start()
+    with known.process.connect() as manager:
+        manager.create_queue("orders")
+    url = f"{known.url}/orders"
+    pair.source.send(url, b"first")
+    until(lambda: pair.source.outgoing(url) == ("connected", 0))
+    known.process.kill()
+    stranger = pair.other("stranger", known.process.port)
+    stranger.process.start()
+    with stranger.process.connect() as manager:
+        manager.create_queue("orders")
+    pair.source.send(url, b"second")
+    until(lambda: pair.source.outgoing(url) == ("need-validation", 1))
+    pair.stranger = stranger
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +74,48 @@ def stage(pair, tmp_path_factory):
     place.console.stop()
 
 
-def test_the_story_of_a_message_goes_on_at_another_queue_manager(open_page, pair, looks_good):
+def test_a_diverged_queue_is_accepted_or_discarded_after_a_question(open_page, pair, looks_good):
+    page = open_page("/deliveries")
+    looks_good(page, "deliveries-diverged")
+    spare = f"{pair.destination.url}/spare"
+    for url, act, said in (
+        (pair.url, "Accept", f"3 messages of {pair.url} are delivered."),
+        (spare, "Discard", f"3 messages of {spare} became dead letters."),
+    ):
+        card = page.locator("section.card").filter(has=page.get_by_role("heading", name=url))
+        card.get_by_role("link", name=f"{act}…").click()
+        page.get_by_text("3 messages").first.wait_for()
+        page.get_by_role("button", name=act).click()
+        page.get_by_text(said).wait_for()
+    until(lambda: pair.source.outgoing(pair.url) == ("connected", 0))
+    assert pair.destination.bodies()[-3:] == [b"ours", b"and this", b"and that"]
     with pair.source.process.connect() as manager:
-        id = manager.queue(pair.url).send(b"x", label="travels")
-        until(lambda: pair.source.outgoing(pair.url) == ("connected", 0))
+        assert len(manager.dead_letters()) == 3
+
+
+def test_another_queue_manager_is_accepted_or_forgotten_after_a_question(open_page, pair):
+    page = open_page("/deliveries")
+    known = page.get_by_role("region", name="Known queue managers")
+    row = known.get_by_role("row").filter(has_text=pair.stranger.url)
+    row.get_by_text("need-validation").wait_for()
+    row.get_by_role("link", name="Accept…").click()
+    page.get_by_role("button", name="Accept").click()
+    page.get_by_text(f"answers at {pair.stranger.url} is accepted.").wait_for()
+    until(lambda: pair.stranger.bodies() == [b"second"])
+    row.get_by_role("link", name="Forget…").click()
+    page.get_by_role("button", name="Forget").click()
+    page.get_by_text(f"The queue manager at {pair.stranger.url} is forgotten.").wait_for()
+
+
+def test_the_story_of_a_message_goes_on_at_another_queue_manager(open_page, pair, looks_good):
+    url = f"{pair.destination.url}/told"
+    with pair.destination.process.connect() as manager:
+        manager.create_queue("told")
+    with pair.source.process.connect() as manager:
+        id = manager.queue(url).send(b"x", label="travels")
+    until(lambda: pair.source.outgoing(url) == ("connected", 0))
     page = open_page(f"/story?id={id}")
-    chapter = page.get_by_role("listitem").filter(has_text="It arrived in orders and waits there.")
+    chapter = page.get_by_role("listitem").filter(has_text="It arrived in told and waits there.")
     assert chapter.locator(".tag").inner_text() == "destination"
     page.get_by_text("Asked: source, destination.").wait_for()
     page.get_by_role("status").filter(

@@ -10,8 +10,23 @@ import pytest
 import dray
 from tests.browser.pictures import picture
 from tests.browser.programs import Stage
+from tests.interrupted_sends import interrupt
 
 HOSTILE = '"><script>document.title="broken"</script><img src=x onerror=alert(1)>'
+LONG = "a.very.long.name.of.a.queue.that.a.program.made.of.a.package.and.a.region.eu-central-1"
+ACTING = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
+WALK = (
+    ("Doctor",),
+    ("Queues", "orders", "seen", "Its story"),
+    ("Queues", "New queue"),
+    ("Queues", "orders", "Purge…"),
+    ("Dead letters", "first"),
+    ("Between managers",),
+    ("In flight",),
+    ("Access",),
+    ("Sample",),
+)
+"""Ways through the pages by links."""
 SHOTS = ("/", "/queues", "/deadletters", "/deliveries", "/transfers", "/access")
 
 
@@ -229,6 +244,20 @@ def test_a_dead_letter_is_sent_again_to_its_queue(open_page, manager, letters):
     assert manager.queue("doomed").receive(0).body == b"one"
 
 
+def test_chosen_dead_letters_then_all_are_sent_again_to_their_queues(open_page, manager, letters):
+    page = open_page("/deadletters")
+    page.get_by_label("Choose first").check()
+    page.get_by_label("Choose second").check()
+    page.get_by_role("button", name="Send chosen again").click()
+    page.get_by_text("2 dead letters sent again.").wait_for()
+    page.get_by_role("button", name="Send all again").click()
+    page.get_by_text("1 dead letter sent again.").wait_for()
+    assert [each.label for each in manager.queue("doomed").contents()] == ["first", "second"]
+    assert [each.label for each in manager.queue("heavy").contents()] == ["third"]
+    manager.queue("doomed").purge()
+    manager.queue("heavy").purge()
+
+
 def test_all_dead_letters_are_sent_again_to_another_queue(open_page, manager, letters):
     page = open_page("/deadletters")
     page.get_by_label("To another queue").fill("heavy")
@@ -281,19 +310,100 @@ def test_a_delivery_shows_what_it_waits_for_and_is_paused_resumed_and_retried(op
     manager.delete_queue(goal)
 
 
-def test_a_file_transfer_is_suspended_resumed_and_cancelled(stage, manager, tmp_path):
-    file = tmp_path / "file"
+def test_a_file_transfer_is_suspended_resumed_and_cancelled(open_page, manager, tmp_path):
+    file = tmp_path / "annual report.pdf"
     file.write_bytes(b"x" * 1000)
     manager.create_queue("files", exist_ok=True)
-    with stage.console.client() as client:
-        offer = manager.offer_file(file, "files", listen=None)
-        until(lambda: manager.running_transfer(offer.transfer_id))
-        id = offer.transfer_id
-        for act, state in (("suspend", "suspended"), ("resume", ""), ("cancel", "cancelled")):
-            answer = client.post("/transfers/act", data={"id": id, "act": act})
-            assert answer.status_code == 303, answer.text
-            until(lambda state=state: not state or offer.status.state == state)
-        offer.close()
+    offer = manager.offer_file(file, "files", listen=None)
+    until(lambda: manager.running_transfer(offer.transfer_id))
+    page = open_page("/transfers")
+    card = page.locator("section.card").filter(has_text="annual report.pdf")
+    card.get_by_role("progressbar").wait_for()
+    card.get_by_role("button", name="Suspend").click()
+    page.get_by_text(f"{offer.transfer_id} is suspended.").wait_for()
+    until(lambda: offer.status.state == "suspended")
+    card.get_by_role("button", name="Resume").click()
+    page.get_by_text(f"{offer.transfer_id} is resumed.").wait_for()
+    card.get_by_role("link", name="Cancel…").click()
+    page.get_by_text("annual report.pdf: 0 B that have arrived").wait_for()
+    page.get_by_role("button", name="Cancel the transfer").click()
+    page.get_by_text(f"{offer.transfer_id} is cancelled.").wait_for()
+    until(lambda: offer.status.state == "cancelled")
+    offer.close()
+
+
+def test_an_unfinished_upload_is_shown_and_dropped_after_a_question(open_page, orders, tmp_path):
+    large = dray.LargeMessageQueue(orders, fragment_size=1000)
+    interrupt(large, tmp_path / "state")
+    page = open_page("/transfers")
+    card = page.locator("section.card").filter(has_text="Upload to orders")
+    card.get_by_text("waits for its sender").wait_for()
+    card.get_by_role("link", name="Drop…").click()
+    page.get_by_role("button", name="Drop").click()
+    page.get_by_text("is dropped.").wait_for()
+    assert large.unfinished() == []
+
+
+def test_prepared_transactions_are_committed_and_aborted(open_page, manager, orders):
+    ids = []
+    for _ in range(2):
+        transaction = manager.transaction()
+        transaction.__enter__()
+        orders.send(b"x", transaction=transaction)
+        transaction.prepare()
+        ids.append(str(transaction.id))
+    page = open_page("/")
+    page.get_by_role("link", name="Settle it").first.click()
+    for id, act, said in zip(ids, ("Commit", "Abort"), ("committed", "aborted"), strict=True):
+        page.goto(page.url.partition("/doctor")[0].rstrip("/") + "/doctor/prepared")
+        card = page.locator("section.card").filter(has_text=id)
+        card.get_by_role("button", name=act).click()
+        page.get_by_text(f"The transaction {id} is {said}.").wait_for()
+    assert orders.info().message_count == 1
+    assert manager.prepared() == []
+
+
+def test_poison_is_moved_back_from_the_first_page(open_page, orders):
+    orders.send(b"bad")
+    orders.move(orders.peek(0), "orders;poison")
+    page = open_page("/")
+    page.get_by_role("button", name="Move them back").click()
+    page.get_by_text("1 moved back to orders.").wait_for()
+    assert orders.receive(0).body == b"bad"
+
+
+def test_queues_are_sorted_by_a_column_and_shown_with_the_system_queues(open_page, orders):
+    orders.send_many([b"x"] * 3)
+    page = open_page("/queues")
+    page.get_by_role("columnheader").get_by_role("link", name="Messages").click()
+    page.locator("th[aria-sort=descending]", has_text="Messages").wait_for()
+    assert page.locator("tbody tr").first.inner_text().startswith("orders")
+    page.get_by_label("Sort by").select_option("bytes")
+    page.get_by_label("also journals, system queues").check()
+    page.get_by_role("button", name="Show").click()
+    page.locator("th[aria-sort=descending]", has_text="Size").wait_for()
+    page.get_by_role("link", name="system$;deadxact").wait_for()
+
+
+def test_messages_and_dead_letters_come_by_page(open_page, manager, orders, letters):
+    orders.send_many([b"x"] * 130)
+    page = open_page("/queues/one?name=orders")
+    page.get_by_role("link", name="Next page").click()
+    page.get_by_text("Messages behind position").wait_for()
+    assert page.locator("tbody tr").count() == 30
+    page.get_by_role("link", name="From the beginning").click()
+    page.get_by_text("The first messages").wait_for()
+    doomed = manager.queue("doomed")
+    doomed.send_many([dray.Message(b"x", label="many", use_dead_letter_queue=True)] * 130)
+    doomed.purge()
+    page.goto(page.url.partition("/queues")[0] + "/deadletters")
+    page.get_by_text("page 1 of 2").wait_for()
+    page.get_by_role("link", name="Next").click()
+    page.get_by_text("page 2 of 2").wait_for()
+    assert page.locator("tbody tr").count() == 33
+    page.get_by_role("link", name="Previous").click()
+    page.get_by_text("page 1 of 2").wait_for()
+    manager.drop_dead_letters([each.id for each in manager.dead_letters()])
 
 
 def until(found):
@@ -335,12 +445,50 @@ def test_a_dead_letter_is_sent_again_by_keyboard_alone(open_page, manager, lette
     assert manager.queue("doomed").receive(0).body == b"one"
 
 
-def test_every_page_works_without_script(open_page, manager, letters):
-    page = open_page("/deadletters", script=False)
+def test_every_page_works_without_script(open_page, manager, orders, letters):
+    orders.send(b"plain", label="seen")
+    page = open_page("/", script=False)
+    for name, *more in WALK:
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+        page.get_by_role("heading", level=1).wait_for()
+        assert page.locator("nav [aria-current=page]").inner_text() == name
+        for each in more:
+            page.get_by_role("link", name=each, exact=True).first.click()
+            page.get_by_role("heading", level=1).wait_for()
+        # What acts is a link or a form: it needs no script.
+        assert page.locator("main button:not(form button)").count() == 0
+    page.goto(page.url.partition("/sample")[0] + "/deadletters")
     page.get_by_label("Choose first").check()
     page.get_by_role("button", name="Drop chosen…").click()
     page.get_by_role("button", name="Drop for good").click()
     page.get_by_text("1 dead letter dropped for good.").wait_for()
+
+
+def test_every_act_of_every_page_is_reached_by_the_tab_key(open_page, manager, orders, letters):
+    orders.send(b"plain", label="seen")
+    manager.create_token("keyboard")
+    paths = [*SHOTS, "/queues/one?name=orders", message_page(orders), "/queues/new", "/story"]
+    paths += ["/queues/ask?name=orders&act=purge", "/doctor/prepared"]
+    page = open_page("/")
+    # Nothing is filled again meanwhile, and each element that gets the focus is noted.
+    page.context.add_init_script(
+        "window.setTimeout = () => 0; window.reached = new Set(); window.unseen = [];"
+        "addEventListener('focusin', (event) => { reached.add(event.target);"
+        " if (getComputedStyle(event.target).outlineStyle === 'none')"
+        " unseen.push(event.target.outerHTML); });"
+    )
+    for path in paths:
+        page.goto(page.url[: page.url.index("/", 8)] + path)
+        for _ in range(page.locator(ACTING).count() + 2):
+            page.keyboard.press("Tab")
+        missed = page.evaluate(
+            "(acting) => [...document.querySelectorAll(acting)].filter((each) =>"
+            " each.checkVisibility() && !reached.has(each)).map((each) => each.outerHTML)",
+            ACTING,
+        )
+        assert not missed, (path, missed)
+        assert not page.evaluate("() => unseen"), path
+    manager.revoke_token("keyboard")
 
 
 def test_a_console_for_looking_offers_no_act(stage, orders, tmp_path):
@@ -367,20 +515,26 @@ def letters_and_delivery(manager, letters):
     manager.delete_queue(goal)
 
 
-def test_pages_are_accessible_and_fit_both_widths(
-    open_page, looks_good, orders, letters_and_delivery
-):
+@pytest.mark.usefixtures("letters_and_delivery")
+def test_pages_are_accessible_and_fit_both_widths(open_page, manager, looks_good, orders):
     orders.send_many([b"x" * 1000] * 20)
     dray.LargeMessageQueue(orders, fragment_size=1000).send(b"y" * 2500, label="load.bin")
     first = next(iter(orders.contents()))
+    long = manager.create_queue(LONG, label="L" * 100, quota="1MiB", exist_ok=True)
+    told = long.send(b"city,count\nUlm,4\nBonn,5\n", label="x" * 200)
+    (named,) = long.contents()
     others = {
         "queue": "/queues/one?name=orders",
         "message": f"/queues/message?queue=orders&at={first.lookup_id}",
+        "message-long": f"/queues/message?queue={LONG}&at={named.lookup_id}",
         "new-queue": "/queues/new",
-        "ask": "/queues/ask?name=orders&act=delete",
-        "story": f"/story?id={first.id}",
+        "ask": f"/queues/ask?name={LONG}&act=delete",
+        "story": f"/story?id={told}",
+        "prepared": "/doctor/prepared",
+        "nothing-found": "/queues?find=nothing-has-this-name",
     }
     for path in SHOTS:
         others[path.strip("/") or "doctor"] = path
     for name, path in others.items():
         looks_good(open_page(path), name)
+    manager.delete_queue(LONG)
