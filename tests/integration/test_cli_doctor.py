@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,6 +136,17 @@ def test_a_clock_that_differs_is_found(process, manager):
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stdout.startswith(b"clock: the clock of the queue manager's machine is 3600 s behi")
+
+
+def test_a_source_whose_clock_is_ahead_is_found(process, manager, tmp_path, monkeypatch):
+    ahead = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic)
+    monkeypatch.setattr("dray.daemon.timekeeper.time", ahead)
+    orders = manager.queue("orders")
+    with client.open(tmp_path / "ahead") as source:
+        source.queue(f"{process.url}/orders").send(b"x")
+        until(lambda: orders.info().message_count)
+    (finding,) = findings(process.url, "orders").values()
+    assert (finding["code"], finding["queue"]) == ("clock", "orders")
 
 
 def test_a_disk_without_room_is_found(tmp_path):

@@ -148,6 +148,13 @@ def test_a_clone_beside_its_running_source_delivers_nothing_and_both_ends_say_wh
     clone.assert_readable_log()
 
 
+def doctor_finds(party, queue):
+    """What `dray doctor` finds at an outgoing queue: the queues of the findings by code."""
+    said = command("doctor", queue, "--json", url=party.url)
+    assert said.status == 1
+    return {each["code"]: each["queue"] for each in said.value}
+
+
 def test_a_clone_of_a_running_source_stops_it_until_a_person_accepts(pair):
     before, ours = diverge(pair)
     for line in ("outgoing", "list"), ("queue", "list"):
@@ -160,6 +167,7 @@ def test_a_clone_of_a_running_source_stops_it_until_a_person_accepts(pair):
             if each["name"] == pair.url
         ]
         assert (entry["state"], entry["message_count"]) == ("diverged", len(ours))
+    assert doctor_finds(pair.source, pair.url) == {"diverged": pair.url}
     (told,) = pair.source.warnings("diverged")
     assert f"`dray outgoing accept {pair.url}`" in told
     assert f"`dray outgoing discard {pair.url}`" in told
@@ -235,6 +243,9 @@ def test_a_destination_over_an_empty_folder_gets_nothing_and_the_true_one_gets_a
     assert (value["state"], value["found"]) == ("need-validation", other_id)
     (told,) = pair.source.warnings("other-manager-at-address")
     assert f"`dray peer accept {pair.destination.url}`" in told
+    said = command("doctor", url=pair.source.url)
+    assert said.status == 1
+    assert f"another queue manager ({other_id}) answers" in said.out
     with empty.process.connect() as manager:
         assert all(each.message_count == 0 for each in manager.queues())
     with pair.source.process.connect() as manager:
