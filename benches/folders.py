@@ -25,7 +25,7 @@ from dray.testing.processes import ManagerProcess
 FILES = int(os.environ.get("DRAY_BENCH_FILES", "100000"))
 FILE_BYTES = 10 << 10
 IN_A_FOLDER = 1_000
-BATCH, WORKERS = 100, 8
+BATCH, WORKERS, THREADS = 100, 2, 8
 RCLONE_RATIO = 5.0
 """Files a second against rclone's."""
 SEND_RATIO = 0.9
@@ -118,7 +118,7 @@ def _by_synced_copies(source: Path, to: Path) -> float:
         sync_folder(at.parent)
 
     began = time.monotonic()
-    with ThreadPoolExecutor(WORKERS) as threads:
+    with ThreadPoolExecutor(THREADS) as threads:
         for _ in threads.map(copy, (each for each in source.rglob("*") if each.is_file())):
             pass
     return time.monotonic() - began

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple
 
+from dray.client.awaited.commits import commit_all
 from dray.client.awaited.manager import Manager
 from dray.client.awaited.transaction import Transaction
 from dray.client.connections.threads import run
@@ -46,7 +46,6 @@ TRANSACTIONS_AT_ONCE: Final = 32
 """Commits side by side share a sync of the queue manager; more than this gain nothing."""
 BYTES_AT_ONCE: Final = 64 * MIB
 """Bytes staged before a commit; one file may be longer."""
-_COMMITTERS: Final = 8
 
 
 InDoubtFiles = Literal["sent", "send"]
@@ -231,12 +230,12 @@ class FolderSender:
         )
         outcomes: list[tuple[str, bool]] = []
         failures: list[Exception] = []
-        with ThreadPoolExecutor(min(_COMMITTERS, len(filled))) as committers:
-            for each, error in zip(filled, committers.map(_committed, filled), strict=True):
-                if error is not None:
-                    failures.append(error)
-                if error is None or isinstance(error, TransactionAborted):
-                    outcomes.append((each.transaction.id, error is None))
+        errors = run(commit_all([each.transaction for each in filled]))
+        for each, error in zip(filled, errors, strict=True):
+            if error is not None:
+                failures.append(error)
+            if error is None or isinstance(error, TransactionAborted):
+                outcomes.append((each.transaction.id, error is None))
         committed = {id for id, is_committed in outcomes if is_committed}
         self._settle(outcomes)
         for each in filled:
@@ -300,14 +299,6 @@ def _forgotten(transaction_id: str, files: Sequence[FoundFile]) -> InDoubt:
         " again with `--in-doubt sent` or `--in-doubt send`",
         transaction_id=transaction_id,
     )
-
-
-def _committed(filled: _Filled) -> Exception | None:
-    try:
-        run(filled.transaction.commit())
-    except Exception as error:  # noqa: BLE001 - given to the thread that asked
-        return error
-    return None
 
 
 def _portions(

@@ -125,6 +125,22 @@ def test_many_answers_in_one_piece_reach_everyone(peer, connection):
         assert frame.head == Done(frame.request_id)
 
 
+def test_requests_for_later_go_out_once_with_the_next_one(peer, connection):
+    peer.on[Outcome] = lambda visit, frame: visit.answer(
+        frame, OutcomeIs(frame.head.transaction_id)
+    )
+    later = {name: connection.start_later(Outcome(name)) for name in "abc"}
+    assert peer.of(Outcome) == []
+    run(connection.open_queue("orders"))
+    for name, pending in later.items():
+        found = run(connection.answered(pending, Outcome(name), OutcomeIs)).head
+        assert found.status == name
+    later = connection.start_later(Outcome("d"))
+    run(connection.say_left())
+    assert run(connection.answered(later, Outcome("d"), OutcomeIs)).head.status == "d"
+    assert [head.transaction_id for head in peer.of(Outcome)] == ["a", "b", "c", "d"]
+
+
 def test_silence_past_the_time_loses_the_connection(peer, connection):
     peer.on[Describe] = keep_silent
     with pytest.raises(ConnectionLost, match="did not answer"):

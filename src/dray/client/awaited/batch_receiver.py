@@ -7,10 +7,11 @@ are asked for side by side and share syncs of the queue manager.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from dray.client.awaited.commits import commit_all
 from dray.client.awaited.receiver import Fate, Handled, Receiver
 from dray.client.calls.tracing import processing
 from dray.model.classes import TransactionStatus
@@ -121,20 +122,12 @@ class BatchReceiver(Receiver):
     ) -> list[Exception | None]:
         """Commit those without an error side by side, abort the others; the errors of all."""
         outcomes = list(errors)
-        for at, transaction in enumerate(transactions):
-            if outcomes[at] is None:
-                outcomes[at] = await _error_of(transaction.begin_commit())
-        for at, transaction in enumerate(transactions):
-            if outcomes[at] is None:
-                outcomes[at] = await _error_of(transaction.end_commit())
-            elif transaction.under_way and errors[at] is not None:
+        good = [at for at, error in enumerate(errors) if error is None]
+        for at, error in zip(
+            good, await commit_all([transactions[at] for at in good]), strict=True
+        ):
+            outcomes[at] = error
+        for transaction, error in zip(transactions, errors, strict=True):
+            if error is not None and transaction.under_way:
                 await transaction.abort()
         return outcomes
-
-
-async def _error_of(step: Awaitable[None]) -> Exception | None:
-    try:
-        await step
-    except Exception as error:  # noqa: BLE001 - given to the caller, who has others to end
-        return error
-    return None

@@ -381,10 +381,9 @@ class Transaction:
 
     async def _last_words(self, request: Callable[[int, int], Head]) -> tuple[Head, list[Buffer]]:
         """The request that ends it, and the frames ahead of that; raises what has doomed it."""
-        connection = self._connection
+        self._connection.glance()
         # A transaction that is known to be lost is not in doubt: it is aborted.
-        connection.glance()
-        if self._doom is not None or connection.lost is not None:
+        if self._doom is not None or self._connection.lost is not None:
             await self._give_up()
         # Until the answer is here, whatever interrupts us leaves it open.
         self._status = TransactionStatus.IN_DOUBT
@@ -409,12 +408,14 @@ class Transaction:
             raise self._fate(self._doom) from error
 
     async def begin_commit(self) -> None:
-        """Ask for its commit; `end_commit` waits for the answer. Raises as `commit` does."""
+        """Ask for its commit with the next request, if not by `end_commit`; raises as `commit`."""
         async with self._alone():
             self._check_pending()
             head, before = await self._last_words(Commit)
             with self._told_of("commit"):
-                self._asked = head, await self._connection.start(head, before=before)
+                if before:
+                    await self._connection.post(before)
+                self._asked = head, self._connection.start_later(head)
 
     async def end_commit(self) -> None:
         """Wait until it has committed; raises as `commit` does."""
@@ -423,6 +424,7 @@ class Transaction:
             head, pending = self._asked
             try:
                 with self._told_of("commit"):
+                    await self._connection.say_left()
                     await self._connection.answered(pending, head, Done)
                 self._status = TransactionStatus.COMMITTED
             finally:

@@ -50,6 +50,7 @@ class Connection(ABC):
         self._session = ClientSession()
         self._opened: dict[str, Opened] = {}
         self._left: deque[Head] = deque()
+        self._later: deque[bytes] = deque()
         self._left_once: set[Head] = set()
         tell_of_forks(self)
 
@@ -160,6 +161,20 @@ class Connection(ABC):
         else:
             await self._transmit([*self._said_before(), *before, encoded, *body])
         return pending
+
+    def start_later(self, head: Head) -> Pending:
+        """Begin a request that goes out with the next one, or by `say_left`. Never waits."""
+        with self._lock:
+            self._check()
+            pending, encoded = self._session.request(head)
+        self._later.append(encoded)
+        return pending
+
+    async def say_left(self) -> None:
+        """Send what was left for the next request."""
+        left: list[Buffer] = [*self._said_before()]
+        if left:
+            await self._transmit(left)
 
     async def _begin(
         self, head: Head, body: Sequence[Buffer] = (), before: Sequence[Buffer] = ()
@@ -277,10 +292,16 @@ class Connection(ABC):
             raise same_error(self.lost)
 
     def _said_before(self) -> Iterator[bytes]:
-        while self._left:
-            with self._lock:
-                _, encoded = self._session.request(self._left.popleft())
-            yield encoded
+        if not (self._left or self._later):
+            return
+        with self._lock:
+            # Several threads may be here, and each frame goes out once.
+            said: list[bytes] = []
+            while self._left:
+                said.append(self._session.request(self._left.popleft())[1])
+            while self._later:
+                said.append(self._later.popleft())
+        yield from said
 
     def _silent(self) -> ConnectionLost:
         return ConnectionLost(

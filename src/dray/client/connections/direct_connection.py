@@ -89,7 +89,7 @@ class DirectConnection(Connection):
     async def _begin(
         self, head: Head, body: Sequence[Buffer] = (), before: Sequence[Buffer] = ()
     ) -> Pending:
-        for said in (self._said_before(), before) if self._left or before else ():
+        for said in (self._said_before(), before) if self._left or self._later or before else ():
             for frame in _frames_in(said):
                 self._say(frame)
         whole = _joined(body)
