@@ -184,13 +184,14 @@ class TreeTarget:
         """Sync bodies side by side, so that they share what the disk has to do."""
         if not self._sync:
             return
-        syncing = [self._syncers.submit(os.fsync, each.descriptor) for each in bodies[1:]]
-        for each, sync in zip(bodies, [None, *syncing], strict=False):
-            with self._fails_alone(outcomes, each.at, each.origin):
-                if sync is None:
-                    os.fsync(each.descriptor)
-                else:
-                    sync.result()
+        shares = [bodies[first::_SYNCERS] for first in range(min(_SYNCERS, len(bodies)))]
+        syncing = [self._syncers.submit(_sync_share, share) for share in shares[1:]]
+        errors = _sync_share(shares[0]) if shares else {}
+        for each in syncing:
+            errors |= each.result()
+        for body in bodies:
+            if (error := errors.get(body.at)) is not None:
+                outcomes[body.at] = self._unwritable(body.origin, error)
 
     def _known(self, origin: ArrivedFile) -> RestoredFile | None:
         """The file of a message that came before, or of a newer version."""
@@ -328,6 +329,17 @@ class _WrittenBody(NamedTuple):
         os.close(self.descriptor)
         with suppress(OSError):
             self.part.unlink(missing_ok=True)
+
+
+def _sync_share(bodies: Sequence[_WrittenBody]) -> dict[int, OSError]:
+    """Sync bodies one after another; the errors by the messages that they are of."""
+    errors: dict[int, OSError] = {}
+    for each in bodies:
+        try:
+            os.fsync(each.descriptor)
+        except OSError as error:
+            errors[each.at] = error
+    return errors
 
 
 class _Place(NamedTuple):

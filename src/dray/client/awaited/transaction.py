@@ -413,9 +413,7 @@ class Transaction:
             self._check_pending()
             head, before = await self._last_words(Commit)
             with self._told_of("commit"):
-                if before:
-                    await self._connection.post(before)
-                self._asked = head, self._connection.start_later(head)
+                self._asked = head, self._connection.start_later(head, before)
 
     async def end_commit(self) -> None:
         """Wait until it has committed; raises as `commit` does."""

@@ -50,7 +50,7 @@ class Connection(ABC):
         self._session = ClientSession()
         self._opened: dict[str, Opened] = {}
         self._left: deque[Head] = deque()
-        self._later: deque[bytes] = deque()
+        self._later: deque[Buffer] = deque()
         self._left_once: set[Head] = set()
         tell_of_forks(self)
 
@@ -162,12 +162,15 @@ class Connection(ABC):
             await self._transmit([*self._said_before(), *before, encoded, *body])
         return pending
 
-    def start_later(self, head: Head) -> Pending:
-        """Begin a request that goes out with the next one, or by `say_left`. Never waits."""
+    def start_later(self, head: Head, before: Sequence[Buffer] = ()) -> Pending:
+        """Begin a request that goes out with the next one, or by `say_left`. Never waits.
+
+        `before` is sent ahead of it.
+        """
         with self._lock:
             self._check()
             pending, encoded = self._session.request(head)
-        self._later.append(encoded)
+            self._later.extend((*before, encoded))
         return pending
 
     async def say_left(self) -> None:
@@ -291,12 +294,12 @@ class Connection(ABC):
         if self.lost is not None:
             raise same_error(self.lost)
 
-    def _said_before(self) -> Iterator[bytes]:
+    def _said_before(self) -> Iterator[Buffer]:
         if not (self._left or self._later):
             return
         with self._lock:
             # Several threads may be here, and each frame goes out once.
-            said: list[bytes] = []
+            said: list[Buffer] = []
             while self._left:
                 said.append(self._session.request(self._left.popleft())[1])
             while self._later:
