@@ -17,7 +17,7 @@ from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Envelope
 from dray.wire.record import read_header
 
-MARK_FIRST, MARK_LAST = 1, 2
+MARK_FIRST, MARK_LAST, MARK_LARGE = 1, 2, 8
 
 
 class Sent:
@@ -123,6 +123,7 @@ class Shadow:
             raise BrokenPromiseError(f"{message_id} in {queue} is not what was sent")
         group = expected.sent.groups[queue]
         marks = MARK_FIRST * (group[0] == message_id) | MARK_LAST * (group[-1] == message_id)
+        marks |= MARK_LARGE * any(self.messages[each].sequence_id for each in group)
         if envelope.marks != marks or envelope.transaction != expected.sent.number:
             raise BrokenPromiseError(f"{message_id} in {queue} has wrong marks or transaction")
         self.at(queue, envelope.lookup_id, message_id)
