@@ -33,7 +33,7 @@ INNER = {
         "stage", "undivided",
     },
     "LargeMessage": {"bind"},
-    "LargeMessageQueue": {"beside", "status_queue_on", "take"},
+    "LargeMessageQueue": {"beside", "status_queue_on", "take", "take_some"},
 }  # fmt: skip
 """What only Dray's own modules call; no page names them."""
 RESULTS = {
