@@ -10,8 +10,9 @@ MIB: Final = 1 << 20
 
 PLAIN_BYTES_MAX: Final = 4_000_000
 """A longer body is sent as a large message: with its properties a plain one has 4 MiB at most."""
-FRAGMENT_BYTES: Final = 2_000_000
-"""Fragments of a large message that is streamed: four of them are in memory."""
+FRAGMENT_BYTES: Final = 4_000_000
+"""Fragments of a large message that is streamed, the longest there are: three of them are in
+memory, and each costs a turn of the server and of the queue manager."""
 UPLOAD_FRAGMENT_BYTES: Final = 256 * KIB
 """Fragments of a resumable upload: the part of one that is not full yet waits in memory."""
 UPLOAD_FRAGMENTS: Final = 100_000
@@ -44,9 +45,9 @@ UPLOADS_AT_HAND_MAX: Final = 64
 """Uploads whose digest is at hand: each has the part of a fragment in memory. One that is not is
 read back from the queue manager when it goes on."""
 BODIES_MAX: Final = 8
-"""Bodies of one caller on their way at a time: some 10 MB of memory each."""
-BODIES_AT_ONCE_MAX: Final = 32
-"""Bodies of all callers on their way at a time: 320 MB at the very most."""
+"""Bodies of one caller on their way at a time: some 15 MB of memory each."""
+BODIES_AT_ONCE_MAX: Final = 24
+"""Bodies of all callers on their way at a time: 360 MB at the very most."""
 WAITS_MAX: Final = 64
 """Waiting receives of one caller."""
 SESSIONS_MAX: Final = 256
