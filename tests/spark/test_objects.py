@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
+import dray
 from dray.errors import LargeMessageCorrupt, StoreError
 from dray.folders.fsspec import file_system
 from dray.model.limits import MIB
@@ -128,3 +133,21 @@ def test_the_driver_refuses_an_object_that_is_gone_or_another_one(payloads):
 def test_a_store_that_does_not_answer_is_one_sentence():
     with pytest.raises(StoreError, match="the store at s3://nowhere/x/payload failed: "):
         StorePayloads("s3://nowhere/x").names()
+
+
+@pytest.mark.torture
+def test_a_payload_of_512_mib_passes_into_a_store_through_128_mib_of_memory(
+    payloads, daemon, manager
+):
+    """A process does the work of one task, first with a short payload, then with the long one."""
+    block = os.urandom(MIB)
+    parcels = dray.LargeMessageQueue(manager.queue("parcels"))
+    for blocks in (1, 512):
+        parcels.send(iter([block] * blocks))
+
+    program = Path(__file__).with_name("pull_into_store.py")
+    command = [sys.executable, str(program), daemon.url, payloads.url]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) <= 128 * MIB
