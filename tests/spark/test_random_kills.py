@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +113,22 @@ def test_the_judge_finds_what_is_lost_doubled_changed_and_left(spark, daemon, ju
         "x is lost", "1 messages left",
     ):  # fmt: skip
         assert complaint in said
+
+
+def test_the_judge_shares_no_code_with_what_it_judges():
+    tree = ast.parse((Path(__file__).parent / "judge.py").read_text())
+    imported = {
+        name.split(".")[0]
+        for each in ast.walk(tree)
+        for name in (
+            [alias.name for alias in each.names]
+            if isinstance(each, ast.Import)
+            else [each.module or ""]
+            if isinstance(each, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported - sys.stdlib_module_names == {"pyarrow"}
 
 
 def test_two_landings_of_one_queue_lose_nothing_between_them(spark, daemon, judged, tmp_path):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -23,6 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DRIVER = Path(settle_and_die.__file__)
 COUNT = 30
+RANDOM_KILLS = 20
 
 
 @pytest.fixture
@@ -242,3 +245,73 @@ def test_the_recipe_for_delta_writes_each_row_once_also_when_a_batch_comes_again
     rows = DeltaTable(str(tmp_path / "orders-table")).to_pyarrow_table()["body"].to_pylist()
     assert sorted(rows) == sorted(b"order %d" % number for number in range(COUNT))
     assert orders.info().message_count == 0
+
+
+@pytest.mark.torture
+def test_an_empty_offsets_file_ends_a_settling_query_and_nothing_is_lost(
+    run_query, checkpoint, orders
+):
+    written = Counter()
+
+    def write(rows, _batch_id):
+        written.update(bytes(row.body) for row in rows.collect())
+
+    run_query(write, maxOffsetsPerTrigger="20")
+    forget_last(checkpoint, "commits")
+    newest = max((checkpoint / "offsets").glob("[0-9]*"))
+    newest.write_bytes(b"")
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    orders.send(b"later")
+
+    with pytest.raises(Exception, match=newest.name):
+        run_query(write)
+    assert bodies(orders) == Counter([b"later"])
+    shutil.rmtree(checkpoint)
+    run_query(write)
+
+    assert written == Counter([*(f"order {at}".encode() for at in range(COUNT)), b"later"])
+    assert orders.info().message_count == 0
+
+
+@pytest.mark.torture
+def test_a_manager_that_is_killed_under_settling_is_waited_for_and_nothing_comes_twice(
+    run_query, daemon, orders
+):
+    written = []
+
+    def write(rows, batch_id):
+        written.extend(bytes(row.body) for row in rows.collect())
+        if batch_id == 1:
+            daemon.kill()
+            daemon.start()
+
+    run_query(write, maxOffsetsPerTrigger="10")
+
+    assert sorted(written) == sorted(f"order {at}".encode() for at in range(COUNT))
+    assert orders.info().message_count == 0
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(7_200)
+def test_a_chain_killed_at_random_sends_and_settles_each_row_once(spark, chain, checkpoint):
+    """Twenty kills of a driver that settles what it has sent on with the sink, seed 5."""
+    url, orders, results = chain
+    command = [sys.executable, str(DRIVER), url, str(checkpoint), "never"]
+    began = time.monotonic()
+    subprocess.run(command, check=True, capture_output=True)
+    takes = time.monotonic() - began
+    chance, killed, sent = random.Random(5), 0, COUNT
+    while killed < RANDOM_KILLS:
+        orders.send_many([f"order {at}".encode() for at in range(sent, sent + 25)])
+        sent += 25
+        driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            driver.wait(chance.uniform(0.3, 1.1) * takes)
+        except subprocess.TimeoutExpired:
+            killed += 1
+        driver.kill()
+        driver.wait()
+    settle_and_die.start(spark, url, str(checkpoint)).awaitTermination()
+
+    assert bodies(results) == Counter(f"ORDER {at}".encode() for at in range(sent))
+    assert (orders.info().message_count, results.info().staged_count) == (0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,6 +126,29 @@ def test_a_lost_commit_entry_of_the_checkpoint_changes_no_count(run_stream, tmp_
     add_text(texts, FILES)
     run_stream(partitions=1)
     assert what_is_in(rows) == every_line(FILES + 1)
+
+
+@pytest.mark.torture
+def test_a_stream_that_has_lost_its_checkpoint_sends_nothing_twice_under_its_query_id(
+    run_stream, tmp_path, rows
+):
+    run_stream(query_id="mine")
+    shutil.rmtree(tmp_path / "checkpoint")
+    with pytest.raises(Exception, match="is older than"):
+        run_stream(query_id="mine")
+    assert (what_is_in(rows), rows.info().staged_count) == (every_line(), 0)
+
+
+@pytest.mark.torture
+def test_an_empty_offsets_file_ends_a_stream_and_sends_nothing_twice(run_stream, tmp_path, rows):
+    run_stream()
+    forget_last(tmp_path, "commits")
+    newest = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))
+    newest.write_bytes(b"")
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(Exception, match=newest.name):
+        run_stream()
+    assert (what_is_in(rows), rows.info().staged_count) == (every_line(), 0)
 
 
 def test_a_batch_that_is_planned_again_over_other_rows_is_an_error(
