@@ -16,6 +16,25 @@ def test_a_worker_on_a_busy_machine_is_waited_for_at_both_ends(spark):
     assert os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] == "120"
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_null_of_a_worker_stays_null_though_arrow_does_not_look_for_it(spark):
+    def give(batches):
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        values = {"number": [7, None], "text": ["a", None], "body": [b"b", None]}
+        yield pa.RecordBatch.from_pydict({**values, "list": [[1, None], None]})
+
+    schema = "number long, text string, body binary, list array<long>"
+    rows = spark.range(1, numPartitions=1).mapInArrow(give, schema).collect()
+
+    assert list(map(tuple, rows)) == [(7, "a", b"b", [1, None]), (None, None, None, None)]
+    system = spark.sparkContext._jvm.java.lang.System
+    assert system.getProperty("arrow.enable_null_check_for_get") == "false"
+
+
 class Told:
     """A Java Runnable of ours."""
 
