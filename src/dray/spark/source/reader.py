@@ -48,6 +48,8 @@ from dray.spark.source.ranges import is_there, pages
 from dray.wire.frames import LargeEntry
 
 _ROWS_AT_ONCE = 256
+_LENDING = "dray+unix:"
+"""Through a Unix socket a landing lends its files: one task then reaches what the disk allows."""
 _LOOKS = 10
 """Looks at the queue between two commits: measuring what waits costs the queue manager time."""
 _Result = TypeVar("_Result")
@@ -267,8 +269,13 @@ class Reading:
         return [LargePartition(task) for task in tasks if task]
 
     def _pieces(self, work: LargeWork, share: int) -> Iterator[LargeWork]:
-        """Cut a long message that is more than the share of one task, at its fragments."""
+        """Cut a long message that is more than the share of one task, at its fragments.
+
+        Not one whose queue manager writes the file by itself, with threads of its own.
+        """
         entry, least = work.entry, self.options.piece_bytes
+        if work.place.url.startswith(_LENDING):
+            least = None
         if least is None or entry.size < least or entry.size <= share or entry.missing:
             yield work
             return
