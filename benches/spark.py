@@ -1,6 +1,7 @@
 """Landings in one Spark session, in processor seconds of all its processes and the queue manager.
 
-Every round starts a session with Dray's worker daemon and one with Spark's own, in turns.
+Every round starts a session with Dray's worker daemon and one with Spark's own, in turns. Landings
+go by TCP; those whose name ends in "socket" through the Unix socket, where files are lent.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _SIZES = {
     "single": [MESSAGE_BYTES],
     "single-auto": [MESSAGE_BYTES],
     "longer": [MESSAGE_BYTES] * BATCH_MESSAGES * FURTHER_BATCHES,
+    "longer-socket": [MESSAGE_BYTES] * BATCH_MESSAGES * FURTHER_BATCHES,
 }
 
 
@@ -34,11 +36,14 @@ def run(folder: Path, _size: int, rounds: int) -> list[Result]:
         for name, module in _DAEMONS.items():
             work = folder / f"round-{turn}-{module}"
             work.mkdir()
-            with ManagerProcess("source", work, ["--quota", "64GiB"]) as manager:
+            socket = work / "s"
+            options = ["--quota", "64GiB", "--socket", str(socket)]
+            with ManagerProcess("source", work, options) as manager:
                 told[name].append(
                     client(
                         "land_in_turn",
                         url=manager.url,
+                        socket=f"dray+unix://{socket}",
                         manager=manager.pid,
                         out=str(work / "landed"),
                         config={_MODULE: module},
@@ -61,17 +66,21 @@ def _results(daemon: str, told: list[dict[str, dict[str, float]]], load: str) ->
         return [each[kind][name] for each in told]
 
     wall = sorted(of("seconds", "first"))[len(told) // 2]
-    single, longer = of("spent", "single"), of("spent", "longer")
-    further = [
-        (long - short) / (FURTHER_BATCHES - 1 / BATCH_MESSAGES)
-        for long, short in zip(longer, single, strict=True)
-    ]
+    single = of("spent", "single")
+
+    def further(name: str) -> list[float]:
+        return [
+            (long - short) / (FURTHER_BATCHES - 1 / BATCH_MESSAGES)
+            for long, short in zip(of("spent", name), single, strict=True)
+        ]
+
     asked = [each * 1000 for each in of("spent", "latestOffset")]
     return [
         result("session, first SQL and Python job", of("spent", "session"), note=load),
         result("first landing, 256 MiB", of("spent", "first"), 6.0, f"{wall:.1f} s of wall"),
         result("another landing, 1 message", single, 1.5),
         result("the same, for both kinds of messages", of("spent", "single-auto")),
-        result("each further 256 MiB", further, 0.5),
+        result("each further 256 MiB", further("longer"), 0.5),
+        result("the same, through the socket", further("longer-socket"), 0.5),
         Result(f"latestOffset, {daemon}", "CPU ms", asked, bar=2.0 if barred else None),
     ]

@@ -16,12 +16,19 @@ _ASKED = 200
 
 
 def land_in_turn(
-    url: str, manager: int, out: str, *, config: dict[str, str], sizes: dict[str, list[int]]
+    url: str,
+    manager: int,
+    out: str,
+    *,
+    socket: str,
+    config: dict[str, str],
+    sizes: dict[str, list[int]],
 ) -> dict[str, Any]:
     """Start a session, then land what `sizes` lists under each name; all in processor seconds.
 
-    A name that ends in "auto" is landed so; the others hold large messages only. `manager` is the
-    process of the queue manager, which is watched as well.
+    A name that ends in "auto" is landed so; the others hold large messages only. One that ends in
+    "socket" is landed from the URL `socket`. `manager` is the process of the queue manager, which
+    is watched as well.
     """
     from dray.spark import land, spark_session
 
@@ -46,7 +53,8 @@ def land_in_turn(
             for name, messages in sizes.items():
                 _send(url, name, messages)
                 kind = "auto" if name.endswith("auto") else "large"
-                measured(name, partial(land, url, name, Path(out) / name, as_=kind))
+                door = socket if name.endswith("socket") else url
+                measured(name, partial(land, door, name, Path(out) / name, as_=kind))
     spent["latestOffset"] = _latest_offset(url, manager, next(iter(sizes)))
     return {"spent": spent, "seconds": seconds}
 

@@ -8,7 +8,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -26,33 +28,35 @@ _PIECES = "dray.spark.landing.streams.PIECES_FROM_BYTES"
 
 
 def land_large(
-    url: str, manager: int, work: str, *, mib: list[int], size: int, long: int
+    socket: str, tcp: str, manager: int, work: str, *, mib: list[int], size: int, long: int
 ) -> dict[str, Any]:
     """Land `size` bytes in messages of each length, then a long message twice; in MB/s.
 
-    A landing counts from the call to its return. The long message is landed by one task and by two.
+    A landing counts from the call to its return. The long message is landed by one task and by two,
+    from the URL `tcp`; the rest from `socket`.
     """
     from dray.spark import spark_session
 
     folder = Path(work)
     rates, copies = {}, {}
     with spark_session() as session:
-        _land(url, folder, "warm", [_WARM_BYTES], session=session)
+        _land(socket, folder, "warm", [_WARM_BYTES], session=session)
         for each in mib:
             lengths = [each * MIB] * (size // (each * MIB))
             copies[str(each)] = size / 1e6 / _copy(folder, lengths)
             rates[str(each)] = (
-                size / 1e6 / _land(url, folder, f"of-{each}", lengths, session=session)
+                size / 1e6 / _land(socket, folder, f"of-{each}", lengths, session=session)
             )
         copy = long / 1e6 / _copy(folder, [long])
+        copy_two = long / 1e6 / _copy(folder, [long // 2] * 2, at_once=True)
         with mock.patch(_PIECES, 1 << 62):
-            one = long / 1e6 / _land(url, folder, "one", [long], session=session)
+            one = long / 1e6 / _land(tcp, folder, "one", [long], session=session)
         idle = _memory(tree_of([os.getpid(), manager]))
         with _peak([os.getpid(), manager]) as peak:
-            two = long / 1e6 / _land(url, folder, "two", [long], session=session)
+            two = long / 1e6 / _land(tcp, folder, "two", [long], session=session)
     return {
-        "rates": rates, "copies": copies, "copy": copy, "one": one, "two": two,
-        "peak": peak() - idle,
+        "rates": rates, "copies": copies, "copy": copy, "copy_two": copy_two, "one": one,
+        "two": two, "peak": peak() - idle,
     }  # fmt: skip
 
 
@@ -78,19 +82,27 @@ def _land(url: str, folder: Path, name: str, lengths: list[int], *, session: Spa
     return seconds
 
 
-def _copy(folder: Path, lengths: list[int]) -> float:
-    """The seconds that `cp` takes for files of these lengths, each synced as a landing does."""
+def _copy(folder: Path, lengths: list[int], *, at_once: bool = False) -> float:
+    """The seconds that `cp` takes for files of these lengths, each synced as a landing does.
+
+    `at_once` copies all of them at one time, not one by one.
+    """
     source, target = _source(folder, max(lengths)), folder / "copies"
     target.mkdir()
     os.sync()
+    names = map(str, range(len(lengths)))
     began = time.perf_counter()
-    for number in range(len(lengths)):
-        subprocess.run(["/bin/cp", source, target / str(number)], check=True)
-        with (target / str(number)).open("rb") as file:
-            os.fdatasync(file.fileno())
+    with ThreadPoolExecutor(len(lengths) if at_once else 1) as threads:
+        list(threads.map(partial(_copy_synced, source), map(target.joinpath, names)))
     seconds = time.perf_counter() - began
     shutil.rmtree(target)
     return seconds
+
+
+def _copy_synced(source: Path, target: Path) -> None:
+    subprocess.run(["/bin/cp", source, target], check=True)
+    with target.open("rb") as file:
+        os.fdatasync(file.fileno())
 
 
 def _source(folder: Path, length: int) -> Path:
