@@ -464,7 +464,8 @@ def test_every_page_works_without_script(open_page, manager, orders, letters):
     page.get_by_text("1 dead letter dropped for good.").wait_for()
 
 
-def test_every_act_of_every_page_is_reached_by_the_tab_key(open_page, manager, orders, letters):
+@pytest.mark.usefixtures("letters_and_delivery")
+def test_every_act_of_every_page_is_reached_by_the_tab_key(open_page, manager, orders):
     orders.send(b"plain", label="seen")
     manager.create_token("keyboard")
     paths = [*SHOTS, "/queues/one?name=orders", message_page(orders), "/queues/new", "/story"]
