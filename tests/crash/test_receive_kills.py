@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import secrets
 import shutil
 import subprocess
 
@@ -46,7 +47,8 @@ class Stage:
         self.large = "--large" in how
         self.tree = "--tree" in how
         self.files = FILES if how == TOGETHER else {PATH: BODY}
-        self.queue = f"{path.name[-40:]}-{'large' if self.large else 'plain'}"
+        # Several tests share the queue manager, and name their folders alike.
+        self.queue = f"{path.name[-40:]}-{secrets.token_hex(4)}"
         self.command = ["receive", self.queue, "--to", str(self.out), *how]
         with manager.connect() as connected:
             connected.create_queue("statusq", exist_ok=True)
