@@ -29,10 +29,10 @@ from tests.integration.commands import until
 pytestmark = pytest.mark.slow
 INNER = {
     "Transaction": {
-        "connection", "doom", "join", "leave", "let_go", "say", "send", "send_large", "send_lent",
-        "stage", "undivided",
+        "begin_commit", "connection", "doom", "end_commit", "join", "leave", "let_go", "say",
+        "send", "send_large", "send_lent", "stage", "undivided",
     },
-    "LargeMessage": {"bind"},
+    "LargeMessage": {"bind", "bring"},
     "LargeMessageQueue": {"beside", "status_queue_on", "take", "take_some"},
 }  # fmt: skip
 """What only Dray's own modules call; no page names them."""
