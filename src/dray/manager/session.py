@@ -1,8 +1,11 @@
-"""One accepted connection, as the manager knows it, and a receive that waits on it."""
+"""One accepted connection, as the manager knows it, and the receives that wait at a queue."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dray.model.callers import Caller
 from dray.model.ids import Incarnation
@@ -57,10 +60,93 @@ class Session:
         return self.incarnations[-1].number if self.incarnations else 0
 
 
-class Waiter(NamedTuple):
+class IdKind(enum.Enum):
+    """The ids by which a receive may name a message."""
+
+    MESSAGE = enum.auto()
+    CORRELATION = enum.auto()
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
     """A receive that found nothing yet."""
 
     session: Session
     request_id: int
     head: Receive | LargeReceive | ReceiveTransaction
     deadline: float | None
+    id: tuple[IdKind, int] | None = None
+    """The id by which it names a message, if it does: which kind of id, and its hash."""
+
+
+class WaitingReceives:
+    """The receives that wait at one queue, in the order in which they came.
+
+    Those that name a message stand under its id, so that an arrival looks at none that waits for
+    another message.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._places: dict[Waiter, int] = {}
+        self._last_place = 0
+        self._without_id: dict[Waiter, None] = {}
+        self._by_id: dict[IdKind, dict[int, dict[Waiter, None]]] = {}
+
+    def __iter__(self) -> Iterator[Waiter]:
+        """Go through all of them; none may come or go meanwhile."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._places)
+
+    @property
+    def last(self) -> Waiter:
+        """The one that came last; there must be one."""
+        return next(reversed(self._places))
+
+    @property
+    def kinds(self) -> tuple[IdKind, ...]:
+        """The kinds of ids by which some of them name a message."""
+        return tuple(self._by_id)
+
+    def add(self, waiter: Waiter) -> None:
+        """Let one more wait, behind all others."""
+        self._last_place += 1
+        self._places[waiter] = self._last_place
+        self._beside(waiter)[waiter] = None
+
+    def remove(self, waiter: Waiter) -> None:
+        """Let one wait no longer."""
+        del self._places[waiter]
+        beside = self._beside(waiter)
+        del beside[waiter]
+        if waiter.id is not None and not beside:
+            kind, key = waiter.id
+            del self._by_id[kind][key]
+            if not self._by_id[kind]:
+                del self._by_id[kind]
+
+    def clear(self) -> None:
+        """Let nobody wait."""
+        for each in (self._places, self._without_id, self._by_id):
+            each.clear()
+
+    def that_may_take(self, arrived: Mapping[IdKind, set[int] | None]) -> list[Waiter]:
+        """Those that name no message, and those that name one of the ids, in order.
+
+        `arrived` has the keys of each kind; None stands for every key of the kind.
+        """
+        found = list(self._without_id)
+        for kind, keys in arrived.items():
+            by_key = self._by_id.get(kind, {})
+            for key in by_key if keys is None else keys & by_key.keys():
+                found += by_key[key]
+        return sorted(found, key=self._places.__getitem__) if arrived else found
+
+    def _beside(self, waiter: Waiter) -> dict[Waiter, None]:
+        if waiter.id is None:
+            return self._without_id
+        kind, key = waiter.id
+        return self._by_id.setdefault(kind, {}).setdefault(key, {})

@@ -18,9 +18,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.manager.queue.index import lookup_id_of, number_of, place_in
+from dray.manager.session import IdKind
 from dray.model.ids import split_id
 from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
-from dray.wire.frames import Receive
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
 from dray.wire.selections import SelectByCorrelation, SelectById
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 _MOST_RECORDS_BYTES = 512
 """Header and properties of most records, in one read."""
-
-KeyOf = Callable[["Store", bytes], int | None]
+_KeyOf = Callable[["Store", bytes], int | None]
 
 
 class Lookup:
     """Positions of one queue's messages by one kind of id."""
 
-    def __init__(self, store: Store, queue: StoredQueue, key_of: KeyOf) -> None:
+    def __init__(self, store: Store, queue: StoredQueue, kind: IdKind) -> None:
         """Begin with nothing read."""
         self.queue = queue
+        self.kind = kind
         self._store = store
-        self._key_of = key_of
+        self._key_of: _KeyOf = _correlation_key if kind is IdKind.CORRELATION else _number_key
         self._index: QueueIndex = queue.index
         self._begin()
 
@@ -147,7 +147,7 @@ class Lookups:
     def __init__(self, store: Store) -> None:
         """Begin with none."""
         self._store = store
-        self._used: dict[tuple[int, KeyOf], tuple[Lookup, float]] = {}
+        self._used: dict[tuple[int, IdKind], tuple[Lookup, float]] = {}
         """Longest unused first."""
         self.unread: dict[Lookup, list[Waiter]] = {}
         """Receives that came before their queue was read, in the order in which they came."""
@@ -163,11 +163,22 @@ class Lookups:
         """
         match select:
             case SelectByCorrelation(correlation_id):
-                return Sought(self._lookup(queue, _correlation_key, now), _hash(correlation_id))
+                return Sought(self.by(IdKind.CORRELATION, queue, now), _hash(correlation_id))
             case SelectById(message_id):
                 _, number = split_id(message_id)
-                return Sought(self._lookup(queue, _number_key, now), number)
+                return Sought(self.by(IdKind.MESSAGE, queue, now), number)
         return None
+
+    def by(self, kind: IdKind, queue: StoredQueue, now: float) -> Lookup:
+        """The lookup of a queue's messages by a kind of id; it is made if there is none."""
+        name = queue.number, kind
+        known = self._used.pop(name, None)
+        lookup = known[0] if known is not None else Lookup(self._store, queue, kind)
+        self._used[name] = lookup, now
+        if len(self._used) > LOOKUPS_MAX:
+            spare = (each for each, (old, _) in self._used.items() if old not in self.unread)
+            self._drop(next(spare, name))
+        return lookup
 
     def deadline(self) -> float | None:
         """When one will have been unused for too long."""
@@ -181,23 +192,12 @@ class Lookups:
         for name, (lookup, used) in list(self._used.items()):
             if used + LOOKUP_UNUSED_S > now:
                 return
-            if any(isinstance(each.head, Receive) for each in lookup.queue.waiters):
-                # One of them may name an id.
+            if lookup.kind in lookup.queue.waiters.kinds:
                 self._used[name] = lookup, now
             else:
                 self._drop(name)
 
-    def _lookup(self, queue: StoredQueue, key_of: KeyOf, now: float) -> Lookup:
-        name = queue.number, key_of
-        known = self._used.pop(name, None)
-        lookup = known[0] if known is not None else Lookup(self._store, queue, key_of)
-        self._used[name] = lookup, now
-        if len(self._used) > LOOKUPS_MAX:
-            spare = (each for each, (old, _) in self._used.items() if old not in self.unread)
-            self._drop(next(spare, name))
-        return lookup
-
-    def _drop(self, name: tuple[int, KeyOf]) -> None:
+    def _drop(self, name: tuple[int, IdKind]) -> None:
         lookup, _ = self._used.pop(name)
         lookup.end()
 

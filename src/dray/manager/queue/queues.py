@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +23,7 @@ from dray.manager.queue.index import (
 )
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
+from dray.manager.session import WaitingReceives
 from dray.model.classes import Part, QueueKind
 from dray.model.limits import AHEAD_WEIGHT_BYTES, LISTED_QUEUES_MAX
 from dray.model.names import queue_key
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dray.delivery.outgoing import OutgoingStream
     from dray.manager.events import Peer
     from dray.manager.queue.staged import SentAhead
-    from dray.manager.session import Waiter
 
 
 class Route(NamedTuple):
@@ -71,7 +70,7 @@ class StoredQueue:
         """For an outgoing queue: transactions whose end its destination has to be told."""
         # From here on volatile: forgotten in a crash, like the transactions it serves.
         self.parts = LargeParts()
-        self.waiters: deque[Waiter] = deque()
+        self.waiters = WaitingReceives()
         self.large_senders: set[int] = set()
         """Transactions that send a large message to it and have not ended."""
         self.opened = 0

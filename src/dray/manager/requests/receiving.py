@@ -89,8 +89,14 @@ def handle_receive(
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     _check_receive(queue, head)
-    waiter = Waiter(session, request_id, head, _deadline(context, head.timeout))
     sought = look_for(context, queue, head)
+    waiter = Waiter(
+        session,
+        request_id,
+        head,
+        _deadline(context, head.timeout),
+        None if sought is None else (sought.lookup.kind, sought.key),
+    )
     if sought is None or sought.lookup.read_on():
         receive_or_wait(transactions, waiter)
     else:
@@ -100,7 +106,7 @@ def handle_receive(
 def receive_or_wait(transactions: Transactions, waiter: Waiter) -> None:
     """Answer a receive whose queue is read, or let it wait."""
     context = transactions.context
-    session, request_id, head, _ = waiter
+    session, request_id, head = waiter.session, waiter.request_id, waiter.head
     assert isinstance(head, Receive)
     if receive_now(transactions, session, request_id, head):
         return
@@ -125,7 +131,7 @@ def wait(context: Context, queue: StoredQueue, waiter: Waiter) -> None:
     if len(queue.waiters) >= WAITERS_PER_QUEUE_MAX:
         raise Misuse(f"{WAITERS_PER_QUEUE_MAX} receives already wait at {queue.name!r}")
     _check_share(queue, waiter.session.caller)
-    queue.waiters.append(waiter)
+    queue.waiters.add(waiter)
     waiter.session.waiting_at[queue.number] = None
 
 

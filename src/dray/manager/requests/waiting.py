@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from dray.errors import DrayError, StorePoisoned
 from dray.manager.requests.large_messages import large_receive_now
 from dray.manager.requests.moving import receive_transaction_now
-from dray.manager.requests.receiving import look_for, nothing_came, receive_now, receive_or_wait
+from dray.manager.requests.receiving import nothing_came, receive_now, receive_or_wait
 from dray.wire.frames import Receive, ReceiveTransaction
 
 if TYPE_CHECKING:
     from dray.manager.queue.lookups import Lookup
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.requests.large_messages import LargeReceives
-    from dray.manager.session import Session, Waiter
+    from dray.manager.session import IdKind, Session, Waiter
 
 
 class Waiters:
@@ -44,38 +44,45 @@ class Waiters:
         """Look at a queue again when the wait is over that was begun there last, if one was."""
         queue = self._context.state.queues.get(number)
         if queue is not None and queue.waiters:
-            self._note_timeout(queue, queue.waiters[-1])
+            self._note_timeout(queue, queue.waiters.last)
 
     def serve(self, queue: StoredQueue) -> None:
         """Something became available in a queue: let those go on who waited for it."""
-        news: dict[Lookup, bool] = {}
-        for waiter in list(queue.waiters):
+        waiting = queue.waiters
+        if not queue.index.available_count:
+            return
+        looked_in, arrived = self._arrived(queue) if waiting.kinds else ([], {})
+        for waiter in waiting.that_may_take(arrived):
             if not queue.index.available_count:
                 return
-            if self._may_match(queue, waiter, news) and self._serve_one(waiter):
-                queue.waiters.remove(waiter)
-        for lookup, is_read in news.items():
-            if is_read:
-                lookup.arrived = set()
+            if self._serve_one(waiter):
+                waiting.remove(waiter)
+        for lookup in looked_in:
+            lookup.arrived = set()
 
-    def _may_match(self, queue: StoredQueue, waiter: Waiter, news: dict[Lookup, bool]) -> bool:
-        """Whether anything has come that a waiter could take, which may name one message."""
-        if not isinstance(waiter.head, Receive):
-            return True
-        try:
-            sought = look_for(self._context, queue, waiter.head)
-            if sought is None:
-                return True
-            lookup, key = sought
-            if lookup not in news:
-                news[lookup] = lookup.read_on()
-        except DrayError:
-            # The receive meets the same error, and answers it.
-            return True
-        if not news[lookup]:
-            self._context.lookups.unread.setdefault(lookup, [])
-            return False
-        return lookup.arrived is None or key in lookup.arrived
+    def _arrived(self, queue: StoredQueue) -> tuple[list[Lookup], dict[IdKind, set[int] | None]]:
+        """The ids of messages that have come, by their kind, and the lookups that know them.
+
+        A kind is left out while its lookup has more to read than is read at once.
+        """
+        looked_in: list[Lookup] = []
+        arrived: dict[IdKind, set[int] | None] = {}
+        for kind in queue.waiters.kinds:
+            lookup = self._context.lookups.by(kind, queue, self._context.now)
+            try:
+                is_read = lookup.read_on()
+            except StorePoisoned:
+                raise
+            except DrayError:
+                # Each receive meets the same error, and answers it.
+                arrived[kind] = None
+                continue
+            if is_read:
+                looked_in.append(lookup)
+                arrived[kind] = lookup.arrived
+            else:
+                self._context.lookups.unread.setdefault(lookup, [])
+        return looked_in, arrived
 
     def _read_on(self) -> None:
         """Read a queue on in which a message is looked for; then answer those who asked."""
@@ -126,9 +133,8 @@ class Waiters:
         for number in session.waiting_at:
             queue = self._context.state.queues.get(number)
             if queue is not None and queue.waiters:
-                kept = [waiter for waiter in queue.waiters if waiter.session is not session]
-                queue.waiters.clear()
-                queue.waiters.extend(kept)
+                for waiter in [each for each in queue.waiters if each.session is session]:
+                    queue.waiters.remove(waiter)
 
     def _expire(self, queue: StoredQueue) -> None:
         for waiter in list(queue.waiters):
@@ -151,7 +157,8 @@ class Waiters:
             heapq.heappush(self._timeouts, (deadline, queue.number))
 
     def _serve_one(self, waiter: Waiter) -> bool:
-        receives, (session, request_id, head, _) = self._receives, waiter
+        receives, session, request_id = self._receives, waiter.session, waiter.request_id
+        head = waiter.head
         try:
             if isinstance(head, Receive):
                 return receive_now(receives.transactions, session, request_id, head)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dray.model.message import Message
 from dray.wire import frames
+from tests.cost import Costs
 from tests.inspection import look_into
 
 
@@ -30,3 +33,48 @@ def test_waits_that_were_answered_leave_nothing_behind(driver):
     assert len(look_into(driver.manager).waiters._timeouts) == 1
     driver.advance(1500)
     assert driver.manager.deadline() is None
+
+
+def lines_of_a_send(driver, caller, queue):
+    costs = Costs()
+    message = Message(body=b"x", correlation_id="for nobody")
+    caller.send(queue, message)  # what comes first looks at everybody once
+    costs.of("Send", lambda: caller.send(queue, message))
+    return costs.most
+
+
+@pytest.mark.parametrize("kind", ["a message id", "a correlation id"])
+def test_an_arrival_looks_at_no_receive_that_waits_for_another_message(driver, kind):
+    caller = driver.session()
+    queue = caller.create("orders")
+
+    def wait(number):
+        name = f"awaited {number}"
+        select = frames.SelectByCorrelation(name)
+        if kind == "a message id":
+            select = frames.SelectById(f"{driver.manager_id}\\{1_000_000 + number}")
+        return caller.ask(frames.Receive(queue, 0, 600.0, select=select))
+
+    asked = [wait(1)]
+    alone = lines_of_a_send(driver, caller, queue)
+    asked += [wait(number) for number in range(2, 500)]
+    assert lines_of_a_send(driver, caller, queue) <= alone + 20
+    assert not any(caller.answers(each) for each in asked)
+    if kind == "a correlation id":
+        caller.send(queue, Message(body=b"here", correlation_id="Awaited 77"))
+        assert [each for each in asked if caller.answers(each)] == [asked[76]]
+
+
+def test_receives_are_served_in_the_order_in_which_they_came_by_an_id_or_without(driver):
+    caller = driver.session()
+    queue = caller.create("orders")
+    by_id = frames.SelectByCorrelation("one")
+    asked = [
+        caller.ask(frames.Receive(queue, 0, 600.0, select=select))
+        for select in (by_id, frames.SelectFirst(), by_id, frames.SelectFirst())
+    ]
+    for served in range(1, 5):
+        caller.send(queue, Message(body=b"x", correlation_id="one"))
+        assert [bool(caller.answers(each)) for each in asked] == [True] * served + [False] * (
+            4 - served
+        )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import crc32c
 import pytest
 
 from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.queue.index import TAIL_BYTES
+from dray.manager.session import WaitingReceives
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.wire import frames
@@ -316,7 +315,7 @@ def test_a_purge_of_more_than_one_fact_holds_is_whole(driver: ManagerDriver) -> 
     assert driver.store.live_bytes == 0
 
 
-class Watched(deque):
+class Watched(WaitingReceives):
     """The waiters of a queue; whoever goes through them is noted."""
 
     def __init__(self, name: str, visited: list[str]) -> None:
