@@ -91,6 +91,7 @@ class BatchReceiver(Receiver):
     async def _handle_together(self, report: Report, wait: float | None, asked: int) -> int:
         """Handle some messages; return how many were taken."""
         taken = await self._queue.take_some(wait, asked)
+        self._is_back()
         try:
             with ExitStack() as spans:
                 for each in taken.messages:

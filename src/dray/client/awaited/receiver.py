@@ -180,7 +180,7 @@ class Receiver:
         while True:
             soon = time.monotonic() + _LISTEN_S
             try:
-                count = await self._handle_next(handler, report, _sooner(deadline, soon))
+                return await self._handle_next(handler, report, _sooner(deadline, soon))
             except ReceiveTimeout:
                 self._is_back()
                 if stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
@@ -195,9 +195,6 @@ class Receiver:
                         f"no message came in time, since the queue manager is away: {error}"
                     ) from error
                 pause = min(2 * pause, BACKOFF_S[1])
-            else:
-                self._is_back()
-                return count
 
     async def _handle_next(self, handler: Handler, report: Report, deadline: float | None) -> int:
         """Handle what comes next, and report it; return how many messages that were."""
@@ -220,6 +217,7 @@ class Receiver:
             if transaction.under_way:
                 await transaction.abort()
             raise
+        self._is_back()
         report(await self._handle_one(handler, message, transaction))
         return 1
 
