@@ -226,8 +226,9 @@ def become(program: Program, streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    # ^C at the terminal is for the tests.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # ^C at the terminal is for the tests. It is blocked, not ignored: a program that gets one right
+    # after the fork hears it as soon as it can.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     with suppress(BrokenPipeError), socket.socket(fileno=int(sys.argv[1])) as asked:
         load()
         gc.freeze()

@@ -77,6 +77,20 @@ def test_a_program_is_killed_and_waited_for_by_its_id(forked, number):
     assert forked
 
 
+def test_an_interrupt_right_after_the_fork_is_heard(forked):
+    for _ in range(20):
+        process = WarmPopen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        process.send_signal(signal.SIGINT)
+        assert process.wait(100) == -signal.SIGINT
+        process.stdin.close()
+    assert len(forked) == 20
+
+
 def test_whoever_asks_for_more_gets_a_new_python(forked, monkeypatch):
     """Another Python, a file of its own, a terminal, other limits: all that a fork cannot give."""
     read, write = os.pipe()

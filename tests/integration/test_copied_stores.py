@@ -245,7 +245,7 @@ def test_a_destination_over_an_empty_folder_gets_nothing_and_the_true_one_gets_a
     assert f"`dray peer accept {pair.destination.url}`" in told
     said = command("doctor", url=pair.source.url)
     assert said.status == 1
-    assert f"another queue manager ({other_id}) answers" in said.out
+    assert f"another queue manager or caller ({other_id}) is at {pair.destination.url}" in said.out
     with empty.process.connect() as manager:
         assert all(each.message_count == 0 for each in manager.queues())
     with pair.source.process.connect() as manager:

@@ -122,6 +122,7 @@ def end_what_outlives_callers(driver: ManagerDriver) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_no_frame_holds_the_loop_and_nothing_of_its_caller_stays(driver, seed):
+    before = alive(Session, Waiter)
     babbler, costs = LongWinded(seed), Costs()
     caller = driver.session()
     for head in babbler.heads(125):
@@ -143,7 +144,7 @@ def test_no_frame_holds_the_loop_and_nothing_of_its_caller_stays(driver, seed):
     driver.effects.clear()
     assert not inside.transactions
     assert not any(queue.waiters for queue in inside.state.queues)
-    assert not alive(Session, Waiter)
+    assert alive(Session, Waiter) <= before
     costs.check()
 
 
