@@ -1,4 +1,4 @@
-"""Large messages at the manager: take one whole, list them, tell their holes.
+"""Large messages at the manager: take one whole, list them, read a range of a part, tell holes.
 
 The parts stay single messages of the queue; a receive holds them all for the transaction and tells
 the client where they are. One with a hole gets a status message that says so, is told, and is then
@@ -17,7 +17,8 @@ import crc32c
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, TransactionUsage
 from dray.large.join import PartSeen, SequenceKey
 from dray.manager.change.quarantine import set_aside
-from dray.manager.disk.envelopes import bodies_in, envelopes_in
+from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
+from dray.manager.events import Into
 from dray.manager.peers.repairs import may_be_filled
 from dray.manager.queue.index import lengths_in, lookup_id_of, part_of, place_in, unpack
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
@@ -27,7 +28,14 @@ from dray.manager.transactions.transactions import open_transaction, opened_by, 
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
-from dray.model.limits import BATCH_MESSAGES_MAX, LARGE_TAKEN_BYTES_MAX, LARGE_TAKEN_MAX
+from dray.model.limits import (
+    BATCH_MESSAGES_MAX,
+    LARGE_TAKEN_BYTES_MAX,
+    LARGE_TAKEN_MAX,
+    PROPERTIES_BYTES_MAX,
+)
+from dray.store.heap.heap import Extent
+from dray.wire.file_frames import Copied, CopyPart
 from dray.wire.frames import (
     FOLLOWING_MAX,
     MARK_LARGE,
@@ -42,10 +50,13 @@ from dray.wire.frames import (
     LargeTaken,
     PartAt,
     PartDamaged,
+    Range,
+    ReadPart,
     SelectByCorrelation,
     SelectBySequence,
     SelectFirst,
 )
+from dray.wire.record import HEADER_BYTES
 from dray.wire.selections import told
 
 if TYPE_CHECKING:
@@ -389,3 +400,40 @@ def _told(missing: list[list[int] | str]) -> str:
 
 def _range(first: int, last: int) -> str:
     return f"fragment {first}" if first == last else f"fragments {first} to {last}"
+
+
+def handle_read_part(context: Context, session: Session, request_id: int, head: ReadPart) -> None:
+    """Give a range of a record that is available, or held by the asker.
+
+    The asker learned of the messages that it holds after a sync, so their bytes need not wait for
+    another.
+    """
+    extent, own = _range_of(context, session, head)
+    body = (piece(context.store, extent),) if extent.length else ()
+    context.answer(session, request_id, Range(), body, held=not own)
+
+
+def handle_copy_part(context: Context, session: Session, request_id: int, head: CopyPart) -> None:
+    """Have a range of a record written into the asker's file; what is before it is answered."""
+    extent, own = _range_of(context, session, head)
+    if not extent.length or head.at < 0 or head.offset > HEADER_BYTES + PROPERTIES_BYTES_MAX:
+        raise no_sense("length", "that of a range, and at a place in the file", head.length)
+    whole = Extent(extent.file, extent.offset - head.offset, head.offset + extent.length)
+    into = Into(head.at, head.offset)
+    context.answer(session, request_id, Copied(), (whole,), held=not own, into=into)
+
+
+def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> tuple[Extent, bool]:
+    """Where the range lies that was asked for, and whether the asker holds the message."""
+    queue = context.state.queues.numbered(head.queue)
+    held = queue.index.held(head.lookup_id)
+    own = held is not None and held[1] in session.transactions
+    packed = held[0] if held is not None else queue.index.find(head.lookup_id)
+    if packed is None or (held is not None and not own):
+        raise MessageNotFound(
+            f"the message at position {head.lookup_id} of {queue.name!r} is gone or held by another"
+        )
+    extent, _ = place_in(packed)
+    if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
+        raise no_sense("offset", "one where the record has the range", head.offset)
+    return Extent(extent.file, extent.offset + head.offset, head.length), own

@@ -27,8 +27,7 @@ from dray.large.join import Assembly
 from dray.manager.change.purging import drop_large, leave, leave_all, portion, purge
 from dray.manager.change.quarantine import refuse_damaged
 from dray.manager.context import Context
-from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
-from dray.manager.events import Into
+from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.queue.costs import cost_of_receiving
 from dray.manager.queue.index import (
     lengths_in,
@@ -53,18 +52,13 @@ from dray.model.ids import split_id
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
     FRAME_BODY_BYTES_MAX,
-    PROPERTIES_BYTES_MAX,
     WAITERS_PER_QUEUE_MAX,
     WAITERS_SHARE,
 )
-from dray.store.heap.heap import Extent
-from dray.wire.file_frames import Copied, CopyPart
 from dray.wire.frames import (
     Done,
     Messages,
     PurgeQueue,
-    Range,
-    ReadPart,
     Receive,
     SelectAt,
     SelectByCorrelation,
@@ -240,43 +234,6 @@ def handle_purge(context: Context, session: Session, request_id: int, head: Purg
 def _is_free(queue: StoredQueue, packed: bytes) -> bool:
     """Whether an outgoing message cannot have arrived: none is both delivered and purged."""
     return queue.stream is None or not queue.stream.may_be_delivered(lookup_id_of(packed))
-
-
-def handle_read_part(context: Context, session: Session, request_id: int, head: ReadPart) -> None:
-    """Give a range of a record that is available, or held by the asker.
-
-    The asker learned of the messages that it holds after a sync, so their bytes need not wait for
-    another.
-    """
-    extent, own = _range_of(context, session, head)
-    body = (piece(context.store, extent),) if extent.length else ()
-    context.answer(session, request_id, Range(), body, held=not own)
-
-
-def handle_copy_part(context: Context, session: Session, request_id: int, head: CopyPart) -> None:
-    """Have a range of a record written into the asker's file; what is before it is answered."""
-    extent, own = _range_of(context, session, head)
-    if not extent.length or head.at < 0 or head.offset > HEADER_BYTES + PROPERTIES_BYTES_MAX:
-        raise no_sense("length", "that of a range, and at a place in the file", head.length)
-    whole = Extent(extent.file, extent.offset - head.offset, head.offset + extent.length)
-    into = Into(head.at, head.offset)
-    context.answer(session, request_id, Copied(), (whole,), held=not own, into=into)
-
-
-def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> tuple[Extent, bool]:
-    """Where the range lies that was asked for, and whether the asker holds the message."""
-    queue = context.state.queues.numbered(head.queue)
-    held = queue.index.held(head.lookup_id)
-    own = held is not None and held[1] in session.transactions
-    packed = held[0] if held is not None else queue.index.find(head.lookup_id)
-    if packed is None or (held is not None and not own):
-        raise MessageNotFound(
-            f"the message at position {head.lookup_id} of {queue.name!r} is gone or held by another"
-        )
-    extent, _ = place_in(packed)
-    if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
-        raise no_sense("offset", "one where the record has the range", head.offset)
-    return Extent(extent.file, extent.offset + head.offset, head.length), own
 
 
 def check_transaction(queue: StoredQueue, transaction: int) -> None:
