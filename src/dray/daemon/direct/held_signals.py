@@ -15,6 +15,7 @@ import _signal  # type: ignore[import-not-found]  # has no stubs
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any, Final
 
@@ -75,8 +76,10 @@ class HeldSignals:
         self._restore()
         if self._came:
             came, self._came = self._came, []
-            for number, frame in came:
-                handlers[number](number, frame)
+            # All of them run, also if one raises.
+            with ExitStack() as stack:
+                for number, frame in reversed(came):
+                    stack.callback(handlers[number], number, frame)
 
     def after_fork(self, parent: Process) -> None:
         """In a child, whose only thread may not be the one that was in the block."""

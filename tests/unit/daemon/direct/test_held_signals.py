@@ -76,6 +76,26 @@ def test_the_handlers_of_all_signals_are_back_also_when_one_raises():
         held.let_go()
 
 
+def test_the_handlers_of_all_signals_run_also_when_one_raises():
+    held, came = HeldSignals(), []
+
+    def note(number, _frame):
+        came.append(number)
+        raise StoppedHereError
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGUSR1, signal.SIGTERM)}
+    try:
+        held.hold()
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(StoppedHereError):
+            held.let_go()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert came == [signal.SIGUSR1, signal.SIGTERM]
+
+
 def test_a_signal_without_a_handler_does_what_it_did():
     held = HeldSignals()
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
