@@ -11,6 +11,7 @@ import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -72,29 +73,56 @@ class StoppedHereError(Exception):
 
 
 @contextmanager
-def interrupts(seed):
-    """Interrupt the main thread now and then while the queue manager decides, syncs or answers."""
-    chance, count = random.Random(seed), [0]
+def signals(handler, pauses):
+    """Send signals to the main thread until the block is over, each after a pause in seconds.
+
+    The timer of the process and its signal are those of the tests' timeout.
+    """
+    main, over = threading.main_thread().ident, threading.Event()
+
+    def send():
+        for pause in pauses:
+            if over.wait(pause):
+                return
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+@contextmanager
+def interrupts(pauses, parts):
+    """Interrupt the main thread while it is in these parts of Dray; gives the count in a list."""
+    count = [0]
 
     def interrupt(_number, frame):
-        signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.003))
         files = [each.f_code.co_filename for each, _ in traceback.walk_stack(frame)]
         # Python drops what is raised while it frees an object.
         freed = any(part in each for each in files for part in FREEING)
-        if not freed and any(f"/dray/{part}/" in each for each in files for part in INSIDE):
+        if not freed and any(f"/dray/{part}/" in each for each in files for part in parts):
             count[0] += 1
             raise StoppedHereError
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.001)
-    try:
+    with signals(interrupt, pauses):
         yield count
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+
+
+def now_and_then(seed):
+    """Pauses of about the time of a send."""
+    chance = random.Random(seed)
+    while True:
+        yield chance.uniform(0.0002, 0.003)
 
 
 INSIDE = ("daemon", "manager", "store")
+"""Parts that decide, sync and answer."""
 FREEING = ("weakref", "_pytest/unraisable", "junkdrawer")
 """Files of functions that Python calls while it frees objects or collects them."""
 
@@ -104,7 +132,7 @@ FREEING = ("weakref", "_pytest/unraisable", "junkdrawer")
 def test_interrupts_at_any_moment_of_a_send_lose_and_repeat_nothing(manager, transactional):
     queue = manager.create_queue("orders", transactional=transactional)
     sure, perhaps, number = set(), set(), 0
-    with interrupts(1) as count:
+    with interrupts(now_and_then(1), INSIDE) as count:
         while count[0] < 40:
             number += 1
             body = b"%d" % number
@@ -126,7 +154,7 @@ def test_interrupts_in_the_middle_of_a_receive_lose_and_repeat_nothing(manager, 
     bodies = [b"%d" % number for number in range(200)]
     queue.send_many(bodies)
     taken = []
-    with interrupts(2) as count:
+    with interrupts(now_and_then(2), INSIDE) as count:
         while len(taken) < len(bodies):
             try:
                 taken.append(queue.receive(0).body)
@@ -142,7 +170,7 @@ def test_interrupts_in_the_middle_of_a_receive_lose_and_repeat_nothing(manager, 
 def test_interrupts_in_the_middle_of_a_transaction_leave_all_of_it_or_nothing(manager):
     queue = manager.create_queue("orders")
     sure, perhaps, number = set(), set(), 0
-    with interrupts(3) as count:
+    with interrupts(now_and_then(3), INSIDE) as count:
         while count[0] < 20:
             number += 1
             try:
@@ -161,16 +189,8 @@ def test_interrupts_in_the_middle_of_a_transaction_leave_all_of_it_or_nothing(ma
 def test_an_interrupted_wait_ends_at_once_and_takes_nothing(manager):
     queue = manager.create_queue("orders")
 
-    def interrupt(_number, _frame):
-        raise StoppedHereError
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
-    try:
-        with pytest.raises(StoppedHereError):
-            queue.receive()
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with interrupts(repeat(0.05), ("client",)), pytest.raises(StoppedHereError):
+        queue.receive()
     queue.send(b"after")
     assert queue.receive(PATIENCE_S).body == b"after"
 
@@ -184,14 +204,9 @@ def test_a_signal_handler_can_close_the_queue_manager(tmp_path):
         manager.close()
         closed.append(True)
 
-    before = signal.signal(signal.SIGALRM, close)
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
     sent = []
-    try:
-        with pytest.raises(dray.DrayError):
-            sent.extend(queue.send(b"x") for _ in iter(int, 1))
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with signals(close, [0.01]), pytest.raises(dray.DrayError):
+        sent.extend(queue.send(b"x") for _ in iter(int, 1))
     assert closed
     with dray.open(tmp_path / "data") as manager:
         assert manager.queue("orders").info().message_count in {len(sent), len(sent) + 1}
