@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.http.conftest import HttpManager
+from tests.integration.commands import until
 
 LONG = os.urandom(6_000_000)
 
@@ -42,20 +42,17 @@ def kill_both(manager, client):
 
 
 def _until_gone(pid):
-    until = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < until
+    until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def _until_it_answers(client):
-    until = time.monotonic() + 60
-    while True:
+    def answers():
         try:
-            if client.get("/v1/manager").status_code == 200:
-                return
+            return client.get("/v1/manager").status_code == 200
         except httpx.TransportError:
-            pass
-        assert time.monotonic() < until
+            return False
+
+    until(answers)
 
 
 def count(client):
@@ -76,9 +73,7 @@ def test_a_key_sends_once_though_the_server_was_killed_before_its_answer(alone, 
         )
         wire.sendall(head.encode() + body)
         # Between the body and the answer: nobody reads the answer, and the message is there.
-        until = time.monotonic() + 60
-        while not owner.queue("q").info().message_count:
-            assert time.monotonic() < until
+        until(lambda: owner.queue("q").info().message_count)
     kill(manager, client)
     again = client.post("/v1/queues/q/messages", content=body, headers={"Idempotency-Key": "k"})
     assert again.status_code == 200, again.text

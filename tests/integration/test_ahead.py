@@ -8,6 +8,7 @@ import socket
 import pytest
 
 import dray
+from tests.integration.commands import until
 
 SECONDS = 60
 BODY = os.urandom(9_000_000)
@@ -47,8 +48,7 @@ def take(manager):
 
 
 def await_ahead(manager, wanted):
-    while not wanted(manager.info().ahead_bytes):
-        pass
+    until(lambda: wanted(manager.info().ahead_bytes))
 
 
 def test_the_fragments_of_a_large_message_arrive_before_its_commit(source, there, destination):

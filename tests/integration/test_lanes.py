@@ -13,6 +13,7 @@ import pytest
 
 import dray
 from dray.testing.processes import ManagerProcess
+from tests.integration.commands import until
 from tests.lines.bad_line import BadLine
 
 FRAGMENT_BYTES = 4_000_000
@@ -20,10 +21,7 @@ WAITS_S = 60.0
 
 
 def await_parts(queue, count):
-    deadline = time.monotonic() + WAITS_S
-    while queue.info().message_count < count:
-        assert time.monotonic() < deadline, "the large message did not get under way"
-        time.sleep(0.01)
+    until(lambda: queue.info().message_count >= count, WAITS_S)
 
 
 @pytest.mark.slow

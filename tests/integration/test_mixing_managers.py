@@ -7,6 +7,7 @@ import socket
 import pytest
 
 import dray
+from tests.integration.commands import until
 
 SECONDS = 60
 BODY = b"x" * 2500
@@ -48,8 +49,7 @@ def test_a_queue_of_another_manager_changes_its_use_once_it_is_empty(there, dest
         dray.LargeMessageQueue(there, fragment_size=1000).send(BODY)
         assert take(destination) == BODY
         # The destination's order ack empties the outgoing queue; until then it is in large use.
-        while there.info().message_count:
-            pass
+        until(lambda: not there.info().message_count)
         there.send(b"plain")
         assert destination.queue("shared").receive(SECONDS).body == b"plain"
 
