@@ -112,7 +112,7 @@ CALLS = {
     "Queue.settle": ({"upto": NEEDED, "born": None, "transaction": None}, {}),
     "Queue.move": ({"message": NEEDED, "target": NEEDED, "transaction": None}, {}),
     "Queue.reject": ({"message": NEEDED, "transaction": NEEDED}, {}),
-    "Queue.purge": ({}, {}),
+    "Queue.purge": ({"only": None}, {}),
     "Cursor.peek": ({"timeout": None}, {}),
     "Cursor.next": ({"timeout": None}, {}),
     "Cursor.receive": (WAITS, {}),

@@ -75,10 +75,16 @@ class DeleteQueue(Head, frozen=True):
 
 
 class PurgeQueue(Head, frozen=True):
-    """Answered by Done with the number of messages removed."""
+    """Answered by Done with the number of messages removed.
+
+    With `message_id` only that message goes: the one at position `first`, or the parts of a large
+    message that stand there and behind.
+    """
 
     code = 18
     queue: int
+    message_id: str = ""
+    first: int = 0
 
 
 class Describe(Head, frozen=True):

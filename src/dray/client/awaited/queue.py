@@ -360,9 +360,14 @@ class Queue:
             lambda queue: Reject(queue, position, number, message_id), Done, connection=connection
         )
 
-    async def purge(self) -> int:
-        """Remove all messages that no transaction holds; return their number."""
-        _, frame = await self.handle.call(PurgeQueue, Done)
+    async def purge(self, only: QueuedMessage | None = None) -> int:
+        """Remove all messages that no transaction holds, or one of `contents`; return their number.
+
+        A large message goes with all its parts, and counts as them. In an outgoing queue what may
+        have arrived stays. Raises `MessageNotFound` if nothing of `only` is there and free.
+        """
+        id, first = ("", 0) if only is None else (only.id, only.lookup_id)
+        _, frame = await self.handle.call(lambda queue: PurgeQueue(queue, id, first), Done)
         assert isinstance(frame.head, Done)
         return frame.head.count
 

@@ -182,6 +182,7 @@ _BY_NAME: Final = {
     "message": ExpectedValue(
         "a message that was received, or its position", checks.message_or_position
     ),
+    "only": ExpectedValue("a message of contents()", checks.of_class("QueuedMessage", "dray.")),
     "messages": ExpectedValue("an iterable of messages or bytes", checks.iterable, TypeError),
     "buffer": ExpectedValue(
         "memory that can be written, such as a bytearray", checks.writable_memory, TypeError

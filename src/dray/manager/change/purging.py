@@ -5,18 +5,23 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from dray.errors import MessageNotFound
+from dray.large.join import SequenceKey
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import is_refusal
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.queue.costs import POSITION_BYTES, cost_of_leaving
-from dray.manager.queue.index import TAIL_BYTES, any_asks_in, lookup_id_of
-from dray.model.classes import MessageClass
+from dray.manager.queue.index import TAIL_BYTES, any_asks_in, lookup_id_of, unpack
+from dray.model.classes import MessageClass, Part
+from dray.model.ids import split_id
+from dray.wire.record import HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from dray.manager.context import Context
     from dray.manager.queue.queues import StoredQueue
+    from dray.wire.frames import PurgeQueue
 
 _AT_ONCE_MAX: Final = 10_000
 """Messages of one portion, however large the log is: a tenth of a second."""
@@ -106,7 +111,7 @@ def purge(
     `finished` is told how many were removed.
     """
     upto, count = queue.next_lookup_id, 0
-    why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_PURGED
+    why = _reason(queue)
     large = drop_large(queue, upto)
     count += len(large)
     yield from leave_all(context, queue, large, why)
@@ -127,6 +132,74 @@ def purge(
         count += len(lookup_ids)
         yield
     finished(count)
+
+
+def purge_message(
+    context: Context,
+    queue: StoredQueue,
+    head: PurgeQueue,
+    *,
+    free: Callable[[bytes], bool],
+    finished: Callable[[int], None],
+) -> Iterator[None]:
+    """Work: remove one message, or what is there and `free` of one large message.
+
+    Nothing else leaves the queue. Raises `MessageNotFound` if nothing of it is free.
+    """
+    manager, number = split_id(head.message_id)
+    key = SequenceKey(bytes.fromhex(manager), number)
+    assembly = queue.parts.get(key)
+    if assembly is None:
+        entries = queue.index.in_position_order(min(head.first, queue.next_lookup_id) - 1)
+        found = _entries_of(context, key, entries, in_parts=queue.outgoing)
+        leaving = [lookup_id_of(packed) for packed in found if free(packed)]
+    elif assembly.decided and not assembly.held:
+        leaving = assembly.lookup_ids()
+        queue.parts.dropped(key)
+    else:
+        leaving = []
+    if not leaving:
+        raise MessageNotFound(
+            f"nothing of message {head.message_id} is free in {queue.name!r}: it has left, is on"
+            " its way, or a transaction holds it; look at the queue again"
+        )
+    count = 0
+    for positions in portions(context, queue, leaving):
+        # Between two portions a link may have begun to send the next ones.
+        entries = _entries(queue, positions, held=False)
+        now = [lookup_id_of(packed) for packed in entries if free(packed)]
+        if now:
+            leave(context, queue, now, _reason(queue))
+            count += len(now)
+        yield
+    finished(count)
+
+
+def _entries_of(
+    context: Context, key: SequenceKey, entries: Iterable[bytes], *, in_parts: bool
+) -> Iterator[bytes]:
+    """The entry of a plain message, or with `in_parts` all of a large one that are there.
+
+    The parts of a large message lie in one transaction, and the trailer is the last of them.
+    """
+    transaction: int | None = None
+    for packed in entries:
+        entry = unpack(packed)
+        if transaction not in (None, entry.transaction):
+            return
+        transaction = entry.transaction
+        header = read_header(context.store.read(entry.extent, length=HEADER_BYTES))
+        is_named = header.part in (Part.PLAIN, Part.HEADER)
+        if key == (header.source, header.number if is_named else header.sequence):
+            yield packed
+            if header.part in (Part.PLAIN, Part.TRAILER):
+                return
+        if not (in_parts and transaction):
+            return
+
+
+def _reason(queue: StoredQueue) -> MessageClass:
+    return MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_PURGED
 
 
 def drop_large(queue: StoredQueue, upto: int, after: int = 0) -> list[int]:

@@ -24,7 +24,7 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.large.join import Assembly
-from dray.manager.change.purging import drop_large, leave, leave_all, portion, purge
+from dray.manager.change.purging import drop_large, leave, leave_all, portion, purge, purge_message
 from dray.manager.change.quarantine import refuse_damaged
 from dray.manager.context import Context
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
@@ -219,7 +219,7 @@ def _settle(
 
 
 def handle_purge(context: Context, session: Session, request_id: int, head: PurgeQueue) -> None:
-    """Remove everything; what a transaction holds only if that is aborted (R11)."""
+    """Remove everything, or one message; what is held only if its holder aborts (R11)."""
     queue = context.state.queues.numbered(head.queue)
     if not queue.outgoing:
         check_may_take(queue)
@@ -227,7 +227,11 @@ def handle_purge(context: Context, session: Session, request_id: int, head: Purg
     def finished(count: int) -> None:
         context.answer(session, request_id, Done(count))
 
-    steps = purge(context, queue, partial(_is_free, queue), finished)
+    free = partial(_is_free, queue)
+    if head.message_id:
+        steps = purge_message(context, queue, head, free=free, finished=finished)
+    else:
+        steps = purge(context, queue, free, finished)
     context.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 

@@ -11,6 +11,7 @@ from dray.wire import frames
 from dray.wire.record import read_header, read_properties
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
+from tests.unit.manager.requests.test_large_messages import send_large
 
 Classes = list[MessageClass]
 
@@ -243,6 +244,54 @@ def test_a_held_message_that_is_purged_is_delivered_if_its_transaction_commits(
     caller.commit(transaction, 0)
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.ACK_RECEIVE]
     assert dead(caller) == []
+
+
+def test_a_purge_of_one_message_leaves_all_others_and_tells_its_sender_alone(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    away = "dray://127.0.0.1:1/orders"
+    for name in ("orders", away):
+        queue = caller.open(name) if name == away else caller.create(name)
+        for body in (b"before", b"chosen", b"behind"):
+            transaction = caller.number_for()
+            message = Message(body=body, use_dead_letter_queue=True)
+            sent = caller.send(queue, message, transaction=transaction)
+            if body == b"chosen":
+                chosen = id_of(driver, sent[0])
+            caller.commit(transaction, 1)
+        removed = caller.call(frames.PurgeQueue(queue, chosen, 2))
+        assert removed.count == 1
+        with pytest.raises(errors.MessageNotFound, match="nothing of message"):
+            caller.call(frames.PurgeQueue(queue, chosen, 1))
+        assert caller.receive(queue, peek=True)[1] == [b"before", b"behind"]
+        assert caller.call(frames.DescribeQueue(name)).info.message_count == 2
+    purged = [(MessageClass.NACK_Q_PURGED, b"chosen"), (MessageClass.NACK_PURGED, b"chosen")]
+    assert dead(caller) == purged
+
+
+def test_a_purge_of_one_large_message_takes_its_parts_and_no_other(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    away = "dray://127.0.0.1:1/orders"
+    for name in ("orders", away):
+        queue = caller.open(name) if name == away else caller.create(name)
+        transaction = caller.number_for()
+        first = send_large(caller, queue, 2, transaction)
+        caller.send(queue, Message(body=b"between"), transaction=transaction, guarded=False)
+        second = send_large(caller, queue, 3, transaction)
+        caller.commit(transaction, 7)
+        removed = caller.call(frames.PurgeQueue(queue, id_of(driver, second), 1))
+        assert removed.count == 5
+        removed = caller.call(frames.PurgeQueue(queue, id_of(driver, first), 2))
+        assert removed.count == (3 if name == away else 4), "from its second part on"
+        driver.crash()
+        caller = driver.session()
+        left = caller.call(frames.DescribeQueue(name)).info.message_count
+        assert left == (2 if name == away else 1)
+
+
+def id_of(driver: ManagerDriver, number: int) -> str:
+    return f"{driver.manager_id}\\{number}"
 
 
 def test_deleting_a_queue_tells_the_senders_of_what_was_in_it(driver: ManagerDriver) -> None:
