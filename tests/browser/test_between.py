@@ -125,12 +125,13 @@ def test_the_story_of_a_message_goes_on_at_another_queue_manager(open_page, pair
 
 
 @pytest.fixture
-def on_its_way(pair, tmp_path):
+def on_its_way(pair, tmp_path, request):
     """A large message of which some parts have left, and which is suspended."""
     there = Stage(pair.destination.url, tmp_path)
     with pair.source.process.connect() as source, pair.destination.process.connect() as far:
-        url = f"{pair.destination.url}/slow"
-        orders = far.create_queue("slow")
+        name = f"slow-{request.node.name}"[:60]
+        url = f"{pair.destination.url}/{name}"
+        orders = far.create_queue(name)
         source.queue(url).send(b"first")
         until(lambda: source.queue(url).info().message_count == 0)
         source.pause(url)
@@ -161,12 +162,35 @@ def test_a_large_message_on_its_way_is_suspended_resumed_and_cancelled(
     card.get_by_text("messages resent").wait_for()
     looks_good(page, "transfers-leaving")
     card.get_by_role("link", name="Cancel…").click()
-    page.get_by_role("heading", name=f"Purge {url}?").wait_for()
+    page.get_by_role("heading", name="Cancel ship.iso?").wait_for()
     page.get_by_role("link", name="Leave everything as it is").click()
-    page.goto(page.url.partition("/queues")[0] + "/transfers")
     card.get_by_role("button", name="Resume").click()
     page.get_by_text(f"{url} delivers again.").wait_for()
     until(lambda: source.queue(url).info().message_count == 0)
     page.get_by_text("Nothing is in flight.").wait_for()
     (arrived,) = [each for each in orders.contents() if each.parts]
     assert arrived.wholeness is dray.Wholeness.WHOLE
+
+
+def test_a_large_message_that_is_cancelled_takes_nothing_else_out_of_its_outgoing_queue(
+    open_page, on_its_way
+):
+    source, orders, url, _ = on_its_way
+    large = dray.LargeMessageQueue(source.queue(url), fragment_size=10_000)
+    behind = large.send(b"y" * 50_000, label="behind.iso")
+    page = open_page("/transfers")
+    card = page.locator("section.card").filter(has_text="ship.iso leaves")
+    card.get_by_role("link", name="Cancel…").click()
+    page.get_by_text("parts that have not left").wait_for()
+    page.get_by_role("button", name="Cancel the message").click()
+    page.get_by_text(f"left {url} for good").wait_for()
+    page.get_by_text("behind.iso").wait_for()
+    source.resume(url)
+    until(lambda: source.queue(url).info().message_count == 0)
+    found = {each.id: each.wholeness for each in orders.contents() if each.parts}
+    assert found.pop(behind) is dray.Wholeness.WHOLE
+    assert dray.Wholeness.WHOLE not in found.values()
+    with pytest.raises(dray.LargeMessageHole):
+        dray.LargeMessageQueue(orders).receive(timeout=0)
+    with dray.LargeMessageQueue(orders).receive(timeout=0) as received:
+        assert received.read() == b"y" * 50_000

@@ -50,6 +50,17 @@ async def in_flight(manager: Manager, paces: Paces, now: float) -> list[LargeRow
     return found
 
 
+async def that_leaves(manager: Manager, outgoing: str, id: str) -> QueuedMessage:
+    """What an outgoing queue still holds of a message; raises `MessageNotFound`."""
+    async with aclosing(manager.queue(outgoing).contents()) as contents:
+        async for each in contents:
+            if each.id == id:
+                return each
+    raise MessageNotFound(
+        f"nothing of {id} waits in {outgoing!r} any more; look at its destination"
+    )
+
+
 async def _leaving(manager: Manager, info: QueueInfo, paces: Paces, now: float) -> list[LargeRow]:
     heads = []
     try:

@@ -11,8 +11,8 @@ from starlette.routing import BaseRoute, Route
 
 import dray.aio
 from dray.console.form import read_form
-from dray.console.pages.asking import ask, at, done, link, show
-from dray.console.pages.in_flight import in_flight
+from dray.console.pages.asking import ask, at, counted, done, link, show
+from dray.console.pages.in_flight import in_flight, that_leaves
 from dray.console.pages.paces import Paces
 from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
@@ -100,10 +100,12 @@ async def _uploads(manager: Manager, paces: Paces) -> list[UploadRow]:
 
 
 async def _ask(request: Request) -> Response:
-    """Ask before a transfer is cancelled, or an upload is dropped."""
+    """Ask before a transfer or a large message is cancelled, or an upload is dropped."""
     _, manager = await at(request)
     query = request.query_params
     id, queue = query.get("id", ""), query.get("queue", "")
+    if outgoing := query.get("outgoing", ""):
+        return await _ask_large(request, manager, outgoing, id)
     if queue:
         goes = [f"what has arrived of the upload {id} to {queue}"]
     else:
@@ -116,6 +118,23 @@ async def _ask(request: Request) -> Response:
         button="Drop" if queue else "Cancel the transfer",
         action=f"{_PATH}/act",
         fields=[("id", id), ("queue", queue), ("act", "drop" if queue else "cancel")],
+        back=_PATH,
+    )
+
+
+async def _ask_large(request: Request, manager: Manager, outgoing: str, id: str) -> Response:
+    found = await that_leaves(manager, outgoing, id)
+    goes = [
+        f"{counted(found.parts, 'part')} that have not left, {human_size(found.size)}",
+        "parts that have arrived or are on the line have a hole then, and their receiver is told",
+    ]
+    return ask(
+        request,
+        title=f"Cancel {found.label or found.id}?",
+        goes=goes,
+        button="Cancel the message",
+        action=f"{_PATH}/act",
+        fields=[("id", id), ("outgoing", outgoing), ("act", "cancel-message")],
         back=_PATH,
     )
 
@@ -136,6 +155,11 @@ async def _act(request: Request) -> Response:
         case "cancel":
             await manager.cancel_transfer(id)
             said = "cancelled"
+        case "cancel-message":
+            outgoing = form.text("outgoing")
+            found = await that_leaves(manager, outgoing, id)
+            count = await manager.queue(outgoing).purge(found)
+            said = f"cancelled: {counted(count, 'part')} left {outgoing} for good"
         case "drop":
             queue = manager.queue(form.text("queue"))
             await dray.aio.LargeMessageQueue(queue).drop_unfinished(id)
