@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
 from dray.client.awaited.contents import contents_of, parts_of
 from dray.client.awaited.cursor import Cursor
@@ -363,13 +363,11 @@ class Queue:
     async def purge(self, only: QueuedMessage | None = None) -> int:
         """Remove all messages that no transaction holds, or one of `contents`; return their number.
 
-        A large message goes with all its parts, and counts as them. In an outgoing queue what may
-        have arrived stays. Raises `MessageNotFound` if nothing of `only` is there and free.
+        Raises `MessageNotFound` if nothing of `only` is free. Parts count one by one.
         """
-        id, first = ("", 0) if only is None else (only.id, only.lookup_id)
-        _, frame = await self.handle.call(lambda queue: PurgeQueue(queue, id, first), Done)
-        assert isinstance(frame.head, Done)
-        return frame.head.count
+        first, id = (0, "") if only is None else (only.lookup_id, only.id)
+        head = (await self.handle.call(lambda queue: PurgeQueue(queue, id, first), Done))[1].head
+        return cast("Done", head).count
 
     async def info(self) -> QueueInfo:
         """State of the queue."""

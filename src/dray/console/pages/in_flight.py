@@ -51,7 +51,7 @@ async def in_flight(manager: Manager, paces: Paces, now: float) -> list[LargeRow
 
 
 async def that_leaves(manager: Manager, outgoing: str, id: str) -> QueuedMessage:
-    """What an outgoing queue still holds of a message; raises `MessageNotFound`."""
+    """The part of a message that an outgoing queue still holds; raises `MessageNotFound`."""
     async with aclosing(manager.queue(outgoing).contents()) as contents:
         async for each in contents:
             if each.id == id:
