@@ -6,6 +6,8 @@ Set before the first session of a process, with the reason:
     PYSPARK_PYTHON        workers otherwise take `python3` from PATH, which may be another Python
     SPARK_LOCAL_IP        nothing listens beyond this machine
     master local[2,3]     two tasks at a time, each tried three times (`local[2]` never tries again)
+    stopTimeout           a stop of a query interrupts it again (`query_end.py`), and does not wait
+                          without a limit
     noDataMicroBatches    off, or a run over what is available would not end by itself
     log4j2                our own file: next to nothing, since what ends a query is raised
     daemon.module         workers are forked from a process that has imported what they need
@@ -36,6 +38,7 @@ from dray.client.calls.public_calls import checked
 from dray.errors import InvalidConfiguration, JavaMissing
 from dray.spark.failure import errors_told
 from dray.spark.java import Java, find_java
+from dray.spark.query_end import STOP_S
 from dray.spark.spark_home import spark_home_set
 
 if TYPE_CHECKING:
@@ -120,6 +123,7 @@ def _settings(scratch: Path, log_settings: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stopTimeout": f"{STOP_S}s",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -35,6 +35,7 @@ from dray.model.classes import TransactionStatus
 from dray.spark.failure import STARTS_MAX, WORKER_TOO_SLOW
 from dray.spark.landing.settler import take_large
 from dray.spark.managers import Managers, patiently
+from dray.spark.query_end import told_briefly
 from dray.spark.sink.batches import BatchName
 from dray.spark.source.large import large_pages, opened_in, sequence_id_of
 from dray.spark.source.offsets import Offsets, QueueSpan, spans
@@ -74,6 +75,7 @@ def settling(write: Write) -> Callable[[DataFrame, int], None]:
     `InvalidConfiguration` if the query does not read from `format("dray")`, or on Spark Connect.
     """
 
+    @told_briefly()
     def write_and_settle(rows: DataFrame, batch_id: int) -> None:
         query, ranges = _ranges_of(rows)
         batch = _BatchOfSource(query, batch_id, ranges)

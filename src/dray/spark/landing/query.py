@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import DrayError, StoreLocked
 from dray.spark.failure import STARTS_MAX, WORKER_TOO_SLOW, plainly
+from dray.spark.query_end import stop, told_briefly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,7 +82,7 @@ class LandingQuery:
             logger.warning("%s; once more", why)
             return False
         finally:
-            query.stop()
+            stop(query)
         return True
 
     def _start(self) -> StreamingQuery:
@@ -101,7 +102,7 @@ class LandingQuery:
                 while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                     self._watch(query)
                     if interrupted.is_set() or (self._until.follow and self._is_over()):
-                        query.stop()
+                        stop(query)
             except (PySparkException, DrayError) as error:
                 # The signal went to Spark's processes too, which may fail of it.
                 if not interrupted.is_set():
@@ -124,6 +125,7 @@ class LandingQuery:
         idle = time.monotonic() - self._last_rows_at
         return idle_s is not None and not self._busy and idle > idle_s
 
+    @told_briefly()
     def _land(self, rows: DataFrame, batch_id: int) -> None:
         """One micro-batch, in the driver; what it raises ends the query."""
         self._busy = True
