@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -266,7 +268,7 @@ def test_a_file_that_fails_drags_none_of_those_that_came_with_it(
     on_conflict = "fail" if fault == "conflict" else "number"
     failures = 0 if fault == "disk" else 1
     with receiving(queue, out, tree=True, on_conflict=on_conflict, retries=0) as told:
-        until(lambda: len(told) == 6)
+        until(lambda: len(told) == 6, 10)
     expected = {str(number): b"%d" % number for number in range(6)} | {"3": b"mine"}
     if fault == "disk":
         expected["3 (2)"] = b"3"
@@ -368,6 +370,85 @@ def test_a_full_disk_is_waited_for_and_costs_no_message_its_tries(queue, out, mo
     assert isinstance(told[0], FileReceived)
     assert tree_of(out) == {"a": b"body"}
     assert len(failures) == 8
+
+
+def failing_once(call, error, when):
+    """`call`, but the first time that `when` is true of its arguments it raises `error`."""
+    failed = []
+
+    def called(*arguments, **named):
+        if not failed and when(*arguments):
+            failed.append(error)
+            raise error
+        return call(*arguments, **named)
+
+    return called, failed
+
+
+@pytest.mark.parametrize("retried", [True, False])
+def test_a_body_whose_own_sync_fails_is_retried_or_named_alone(
+    manager, queue, large, out, *, monkeypatch, retried
+):
+    bodies = {str(number): b"%d" % number for number in range(6)}
+    with manager.transaction() as transaction:
+        for path, body in bodies.items():
+            file = dray.FileProperties(path, len(body), 0)
+            large.send(body, label=path, file=file, transaction=transaction)
+
+    def of_the_third(descriptor):
+        file = Path(f"/proc/self/fd/{descriptor}")
+        return file.is_file() and file.read_bytes() == b"3"
+
+    synced, failed = failing_once(os.fsync, OSError(errno.EIO, "Input/output error"), of_the_third)
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr("dray.client.awaited.receiver.BACKOFF_S", (0.01, 0.01))
+    told = []
+    if retried:
+        with receiving(queue, out, tree=True, retries=0) as told:
+            until(lambda: len(told) == 6, 10)
+        assert Path(told[-1].path).name == "3", "the others did not wait for it"
+    else:
+        with pytest.raises(dray.TargetUnwritable, match=r"'3' cannot be written.*Input/output"):
+            dray.folders.receive(queue, out, tree=True, tell=told.append)
+        del bodies["3"]
+    assert all(isinstance(each, FileReceived) for each in told)
+    assert sorted(Path(each.path).name for each in told) == sorted(bodies)
+    assert tree_of(out) == bodies
+    assert queue.info().large_count == 6 - len(bodies)
+    assert litter_in(out) == []
+    assert failed
+
+
+@pytest.mark.parametrize("on_conflict", ["number", "fail"])
+@pytest.mark.parametrize("fault", ["folder", "note"])
+def test_a_file_that_has_its_name_when_the_disk_fails_is_not_doubled(
+    queue, large, out, *, monkeypatch, fault, on_conflict
+):
+    """The sync of its folder fails, or the ledger cannot note that it stands."""
+    if fault == "folder":
+
+        def of_the_folder(descriptor):
+            return (out / "a").exists() and os.path.samestat(os.fstat(descriptor), out.stat())
+
+        error = OSError(errno.EIO, "Input/output error")
+        synced, failed = failing_once(os.fsync, error, of_the_folder)
+        monkeypatch.setattr(os, "fsync", synced)
+    else:
+        finished, failed = failing_once(
+            ReceivedLedger.finish,
+            sqlite3.OperationalError("database or disk is full"),
+            lambda *_: (out / "a").exists(),
+        )
+        monkeypatch.setattr("dray.folders.received_ledger.ReceivedLedger.finish", finished)
+    monkeypatch.setattr("dray.client.awaited.receiver.BACKOFF_S", (0.01, 0.01))
+    for path in ("a", "b"):
+        put(large, path)
+    with receiving(queue, out, tree=True, retries=0, on_conflict=on_conflict) as told:
+        until(lambda: len(told) == 2, 10)
+    assert all(isinstance(each, FileReceived) for each in told)
+    assert tree_of(out) == {"a": b"body", "b": b"body"}
+    assert queue.info().message_count == 0
+    assert failed
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,8 @@ class TreeTarget:
         self._on_conflict = on_conflict
         self._sync = sync
         self._lock = threading.Lock()
+        self._unsettled = False
+        """Whether the ledger may not know of a file that it has its name."""
         self._syncers = ThreadPoolExecutor(_SYNCERS, "dray-file-sync")
         self._hidden = root / f".dray-tree-{os.geteuid()}"
         try:
@@ -124,6 +126,7 @@ class TreeTarget:
                 origin = _origin_of(message)
                 with self._fails_alone(outcomes, at, origin):
                     check_path(origin.path)
+                    self._settle()
                     outcomes[at] = self._known(origin) or self._passed_over(origin)
                     if outcomes[at] is None:
                         written.append(_WrittenBody(at, origin, *self._written(message, origin)))
@@ -136,6 +139,16 @@ class TreeTarget:
                 each.remove()
         assert None not in outcomes, "each message has a file or an error"
         return [each for each in outcomes if each is not None]
+
+    def _settle(self) -> None:
+        """Note which files have their names, if the disk failed before that was noted.
+
+        A message of such a file would find its own file in the way when it comes again.
+        """
+        with self._lock:
+            if self._unsettled:
+                self._ledger.settle(self._stands_for_good)
+                self._unsettled = False
 
     @contextmanager
     def _fails_alone(self, outcomes: _Outcomes, at: int, origin: ArrivedFile) -> Iterator[None]:
@@ -281,21 +294,36 @@ class TreeTarget:
                     again.append(each.body)
                 else:
                     named.append(each)
+        self._note_places(self._names_synced(named, outcomes), outcomes)
+        return again
+
+    def _names_synced(self, named: Sequence[_Place], outcomes: _Outcomes) -> list[_Place]:
+        """Sync the folder of each new name, once; give the places that are durable."""
         synced: dict[int, Future[None]] = {}
         for each in named if self._sync else ():
             if each.folder not in synced:
                 synced[each.folder] = self._syncers.submit(os.fsync, each.folder)
-        placed: list[_Place] = []
+        durable: list[_Place] = []
         for each in named:
             with self._fails_alone(outcomes, each.body.at, each.body.origin):
                 if each.folder in synced:
                     synced[each.folder].result()
-                placed.append(each)
-        origins = [each.body.origin for each in placed]
-        self._ledger.finish((each.path, each.source, True) for each in origins)
-        for each in placed:
-            outcomes[each.body.at] = RestoredFile(self.root / each.version.place)
-        return again
+                durable.append(each)
+        self._unsettled |= len(durable) < len(named)
+        return durable
+
+    def _note_places(self, places: Sequence[_Place], outcomes: _Outcomes) -> None:
+        """Note that bodies stand at their places; those outcomes are good."""
+        origins = [each.body.origin for each in places]
+        try:
+            self._ledger.finish((each.path, each.source, True) for each in origins)
+        except (OSError, sqlite3.Error) as error:
+            self._unsettled = True
+            for each in places:
+                outcomes[each.body.at] = self._unwritable(each.body.origin, error)
+        else:
+            for each in places:
+                outcomes[each.body.at] = RestoredFile(self.root / each.version.place)
 
     def _stands_for_good(self, version: PlacedVersion) -> bool:
         """Whether a version stands at its place; a killed receiver may not have synced its name."""
