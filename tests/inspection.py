@@ -37,7 +37,7 @@ class Inside:
 
     def ahead(self, peer_id: str) -> tuple[int, int]:
         """Bytes and number of the pieces that a peer has sent ahead of commits."""
-        return self._subjects.kept_ahead.used_by(peer_id)
+        return self._subjects.streams.kept_ahead.used_by(peer_id)
 
     @property
     def state(self) -> State:

@@ -20,5 +20,5 @@
     events, facts, notices    what the manager hears and does, what it logs, what it reports
 
 A room imports from those below it, never from those above. State that belongs to one subject lives
-in an object of that subject, which `dispatch` makes and hands to the handlers that need it.
+in an object of that subject, which `dispatch` makes and hands to the rooms that need it.
 """

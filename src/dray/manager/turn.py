@@ -41,19 +41,12 @@ from dray.manager.events import (
     SessionOpened,
 )
 from dray.manager.facts import AnyFact, IncarnationBegan, ManagerNamed, encode_fact
-from dray.manager.incoming import arrivals
 from dray.manager.notices import Notice, NoticeKind, Notices
 from dray.manager.peers import confirmations, repairs
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.part_records import find_parts
 from dray.manager.queue.queues import StoredQueue
 from dray.manager.queue.system import created_at_birth
-from dray.manager.requests import (
-    admin,
-    backup,
-    uploads,
-)
-from dray.manager.requests.waiting import Waiters
 from dray.manager.rights import acts
 from dray.manager.rights.changes import change_access
 from dray.manager.rights.table import check
@@ -61,7 +54,7 @@ from dray.manager.rights.tokens import end_expired
 from dray.manager.session import Session
 from dray.manager.state.snapshots import replay, take_snapshots
 from dray.manager.state.state import State
-from dray.manager.transactions import batches, prepared, transactions
+from dray.manager.transactions import prepared, transactions
 from dray.manager.transactions.reservations import give_back_unused
 from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
@@ -86,10 +79,9 @@ class QueueManager:
         self._context = context
         self._subjects = Subjects(context)
         prepared.take_up(self._subjects.transactions)
-        batches.take_up(self._subjects.batches)
-        uploads.take_up(self._subjects.uploads)
+        self._subjects.requests.take_up()
         transactions.end_purges(context)
-        self._waiters = Waiters(self._subjects.receives)
+        self._waiters = self._subjects.requests.waiters
         self._compactor = Compactor(context)
         self._files = None if followed is None else FileKeeper(context, followed)
         self._started = False
@@ -233,10 +225,7 @@ class QueueManager:
             to_tell.clear()
         if context.untold_ends.is_due(context.now):
             confirmations.tell_of_ends(sources)
-        if sources.waiting_for_room:
-            arrivals.tell_of_room(sources)
-        if sources.missing_queues:
-            arrivals.tell_of_new_queues(sources)
+        subjects.streams.go_on()
         if context.state.stream_ends.news:
             subjects.links.say_ends()
         if context.follow_up.perhaps_unused:
@@ -263,29 +252,23 @@ class QueueManager:
     def deadline(self) -> float | None:
         """When to send Tick if nothing happens before."""
         context, subjects = self._context, self._subjects
-        preparing = subjects.backups.preparing is not None
-        under_way = context.works or preparing or context.follow_up.perhaps_unused
-        if not self._started or under_way:
+        if not self._started or context.works or context.follow_up.perhaps_unused:
             return context.now
         soonest = subjects.links.deadline()
         unused = subjects.transactions.reservations.unused
-        idle, ages = subjects.transactions.idle, subjects.uploads.heap
-        staged = subjects.batches.heap
+        idle = subjects.transactions.idle
         expires_us = context.state.expiries.next_us()
         token_expires_us = context.state.identity.token_expires_us
         for at in (
             self._compactor.deadline(),
-            subjects.sources.waiting_for_room.deadline(),
-            subjects.kept_ahead.deadline(),
+            subjects.streams.deadline(),
             context.untold_ends.deadline(),
             None if expires_us is None else expires_us / MICROSECONDS,
             token_expires_us / MICROSECONDS if token_expires_us else None,
-            self._waiters.deadline(),
+            subjects.requests.deadline(),
             idle[0][0] if idle else None,
             transactions.oldest_claim_ends(subjects.transactions),
-            ages[0][0] if ages else None,
             unused[0][0] if unused else None,
-            staged[0][0] if staged else None,
         ):
             if at is not None and (soonest is None or at < soonest):
                 soonest = at
@@ -318,7 +301,7 @@ class QueueManager:
         if not session.role:
             if not isinstance(head, frames.Hello):
                 raise ProtocolError(f"the conversation began with {kind.__name__}, not with Hello")
-            admin.handle_hello(self._context, session, request_id, head)
+            self._subjects.requests.hello(session, request_id, head)
             return
         if isinstance(head, frames.Unfit):
             if session.role != "client" or not request_id:
@@ -340,38 +323,27 @@ class QueueManager:
             acts.done(self._context, session, act)
 
     def _close(self, session: Session | None) -> None:
-        """Abort what a client that went away had begun, and wait for it no longer."""
+        """Let go of everything that a connection had."""
         if session is None:
             return
         subjects = self._subjects
-        backup.end_backup(subjects.backups, session)
+        subjects.requests.closed(session)
         subjects.relay.closed(session)
-        for number in list(session.transactions):
-            transaction = subjects.transactions.open[number]
-            if transaction.upload:
-                uploads.leave(self._context, transaction)
-            else:
-                transactions.abort(subjects.transactions, transaction)
         sub_queues.closed(self._context, session)
-        subjects.sources.forget(session)
-        subjects.kept_ahead.forget(session)
-        self._waiters.forget(session)
+        subjects.streams.closed(session)
 
     def _tick(self) -> None:
         self._started = True
         subjects = self._subjects
         self._context.works.go_on()
-        backup.prepare_on(subjects.backups)
         expire(self._context)
         end_expired(self._context)
         give_back_unused(subjects.transactions.reservations)
-        subjects.kept_ahead.drop_old()
+        subjects.streams.tick()
         transactions.abort_idle(subjects.transactions)
-        uploads.drop_old(subjects.uploads)
-        batches.drop_old(subjects.batches)
+        subjects.requests.tick()
         subjects.links.tick()
         self._compactor.tick()
-        self._waiters.tick()
 
     def _serve(self) -> None:
         """Let those go on who waited for what this turn made available."""

@@ -5,6 +5,5 @@ the sending half.
 
 Other rooms use these modules; the others are private to this room:
 
-    arrivals         frames with messages, and pieces that came before their commit
-    end_of_stream    the frame that ends a stream
+    streams    each frame of a stream, and the sources that wait
 """

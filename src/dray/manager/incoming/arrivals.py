@@ -29,8 +29,6 @@ from dray.manager.incoming.ahead import (
     admit_kept,
     check_ahead,
     drop_accepted,
-    handle_ahead,
-    handle_ahead_dropped,
 )
 from dray.manager.incoming.arrival import Arrival
 from dray.manager.incoming.end_of_stream import reopen
@@ -56,17 +54,6 @@ if TYPE_CHECKING:
     from dray.manager.peers.peers import Strangers
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
-
-__all__ = [
-    "KeptAhead",
-    "handle_ahead",
-    "handle_ahead_dropped",
-    "handle_data",
-    "handle_open_stream",
-    "handle_passed",
-    "tell_of_new_queues",
-    "tell_of_room",
-]
 
 NOT_OPEN = "stream-not-open"
 """Why data is refused that comes on a connection that did not open the stream, or not last."""

@@ -64,7 +64,7 @@ class Sources:
         self.context = context
         self.confirmed: dict[StreamKey, Session] = {}
         """Over which session each incoming stream's source is told of its messages."""
-        self.waiting_for_room = WaitingForRoom(context.state.ledger, context.disk_room)
+        self.waiting_for_room = WaitingForRoom(context.state, context.disk_room)
         """Streams that the computer's quota or the disk had no room for."""
         self.missing_queues = MissingQueues(context.state.queues)
         """Streams that were refused because there is no such queue."""

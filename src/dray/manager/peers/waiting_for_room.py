@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dray.manager.disk.disk_room import DiskRoom
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
-    from dray.manager.state.ledger import Ledger
+    from dray.manager.state.state import State
 
 _QUOTA_SHARE: Final = 8
 
@@ -47,9 +47,9 @@ class Waiting(NamedTuple):
 class WaitingForRoom:
     """Which streams wait; volatile, for a source that connects anew tries again at once."""
 
-    def __init__(self, ledger: Ledger, disk: DiskRoom) -> None:
+    def __init__(self, state: State, disk: DiskRoom) -> None:
         """Begin with none."""
-        self._ledger = ledger
+        self._ledger = state.ledger
         self._disk = disk
         self._for_quota: dict[tuple[int, int], Waiting] = {}
         self._for_disk: dict[tuple[int, int], tuple[Waiting, int]] = {}

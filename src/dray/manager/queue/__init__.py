@@ -4,14 +4,13 @@ The state changes queues as facts say. The rooms above read them, and hold or re
 
 Other rooms use these modules; the others are private to this room:
 
-    queues                    a queue, and the table of all
-    index                     packed entries: read, made, counted
-    part_records              parts of large messages, read from their records
-    staged                    records that are placed, but in no queue yet
-    costs                     how many bytes of the log a change takes at the most
-    accounts                  whose quota counts them
-    system                    the queues that the manager itself keeps
-    lookups                   positions by message id or correlation id
-    arrival_routes            by which streams open transactions come
-    truncated_transactions    ends that destinations have to be told
+    queues            a queue, and the table of all
+    index             packed entries: read, made, counted
+    part_records      parts of large messages, read from their records
+    staged            records that are placed, but in no queue yet
+    costs             how many bytes of the log a change takes at the most
+    accounts          whose quota counts them
+    system            the queues that the manager itself keeps
+    lookups           positions by message id or correlation id
+    arrival_routes    by which streams open transactions come
 """

@@ -31,9 +31,9 @@ class TruncatedTransactions:
 
     __slots__ = ("_positions",)
 
-    def __init__(self, positions: Iterable[tuple[int, int]] = ()) -> None:
-        """Begin with what a checkpoint knew."""
-        self._positions = dict(positions)
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._positions: dict[int, int] = {}
 
     def __len__(self) -> int:
         """Number of routes with such an end."""
@@ -72,6 +72,10 @@ class TruncatedTransactions:
     def state(self) -> list[tuple[int, int]]:
         """Everything, for a checkpoint."""
         return list(self._positions.items())
+
+    def restore(self, positions: Iterable[tuple[int, int]]) -> None:
+        """Read what `state` gave."""
+        self._positions = dict(positions)
 
 
 TRUNCATED: Final = (

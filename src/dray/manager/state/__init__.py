@@ -6,7 +6,6 @@ Other rooms use these modules; the others are private to this room:
 
     state             all of it, and `apply`
     snapshots         all of it as bytes, for a checkpoint
-    ledger            bytes used and limits of each quota
     outcomes          outcomes of transactions and batches
     unfinished        uploads that are not whole yet
     awaiting          delivered messages that wait for their outcome

@@ -22,7 +22,6 @@ from dray.manager.facts import BatchStaged, Prepared, QueueCreated, QuotaSet, de
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.manager.queue.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
 from dray.manager.queue.queues import IndexBacklog, StoredQueue
-from dray.manager.queue.truncated_transactions import TruncatedTransactions
 from dray.manager.state.chunked_encoding import array_head, bytes_head, encode
 from dray.manager.state.identity import IdentitySnapshot
 from dray.manager.state.outcomes import BatchOutcome, BatchOutcomes, Outcomes
@@ -234,7 +233,7 @@ def _read_queue(state: State, record: _Queue) -> None:
     queue.paused = record.paused
     queue.gone_upto, queue.gone_header_upto = record.gone_upto, record.gone_header_upto
     queue.purge_pending.update(record.purge_pending)
-    queue.truncated_transactions = TruncatedTransactions(record.truncated)
+    queue.truncated_transactions.restore(record.truncated)
     if record.stream is not None:
         backlog = IndexBacklog(queue)
         queue.stream = OutgoingStream.from_state(record.stream, backlog, state.delivery)

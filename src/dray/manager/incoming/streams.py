@@ -1,0 +1,70 @@
+"""The streams that arrive: every frame of them, and what they leave for later.
+
+The face of this room. Pieces that came ahead of a commit are kept for a while, and sources wait for
+room or for a queue that is not there yet: `ArrivingStreams` looks at these again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dray.manager.incoming import ahead, arrivals, end_of_stream
+from dray.wire import frames
+
+if TYPE_CHECKING:
+    from dray.manager.peers.confirmations import Sources
+    from dray.manager.peers.peers import Strangers
+    from dray.manager.peers.repairs import Holes
+    from dray.manager.session import Session
+
+WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset(
+    {frames.OpenStream, frames.Passed, frames.EndStream, frames.AheadDropped}
+)
+"""Frames of streams without a body."""
+WITH_BODY: frozenset[type[frames.Head]] = frozenset({frames.Ahead, frames.Data})
+"""Frames of streams with a body."""
+
+
+class ArrivingStreams:
+    """The streams that come from other managers."""
+
+    def __init__(self, sources: Sources, strangers: Strangers, holes: Holes) -> None:
+        """Hand each function the objects that it works with."""
+        self._sources = sources
+        self.kept_ahead = kept = ahead.KeptAhead(sources.context)
+        """Pieces of large messages that came ahead of their commits."""
+        self.without_body: Mapping[type[frames.Head], Callable[..., None]] = {
+            frames.OpenStream: partial(arrivals.handle_open_stream, sources, strangers),
+            frames.Passed: partial(arrivals.handle_passed, sources.context),
+            frames.EndStream: partial(
+                end_of_stream.handle_end_stream, sources, holes, kept, strangers
+            ),
+            frames.AheadDropped: partial(ahead.handle_ahead_dropped, kept),
+        }
+        self.with_body: Mapping[type[frames.Head], Callable[..., None]] = {
+            frames.Ahead: partial(ahead.handle_ahead, kept),
+            frames.Data: partial(arrivals.handle_data, sources, kept),
+        }
+
+    def go_on(self) -> None:
+        """Tell the sources that have waited for room or a queue, and whose wait is over."""
+        if self._sources.waiting_for_room:
+            arrivals.tell_of_room(self._sources)
+        if self._sources.missing_queues:
+            arrivals.tell_of_new_queues(self._sources)
+
+    def deadline(self) -> float | None:
+        """When to call `tick` if nothing happens before."""
+        soonest, room = self.kept_ahead.deadline(), self._sources.waiting_for_room.deadline()
+        return room if soonest is None or (room is not None and room < soonest) else soonest
+
+    def tick(self) -> None:
+        """Drop the pieces whose commit does not come."""
+        self.kept_ahead.drop_old()
+
+    def closed(self, session: Session) -> None:
+        """A connection has ended."""
+        self._sources.forget(session)
+        self.kept_ahead.forget(session)

@@ -1,0 +1,206 @@
+"""Every request of a client: the function that answers it, and what requests leave for later.
+
+The face of this room. A request is answered at once, or it leaves something behind: a receive that
+waits, an upload that is not whole, a backup of which pieces are still wanted. `Requests` keeps that
+and looks at it again when the time comes and when a session closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dray.manager import relay
+from dray.manager.peers import peers
+from dray.manager.peers.links import Links
+from dray.manager.peers.peers import Strangers
+from dray.manager.relay import Relay
+from dray.manager.requests import (
+    admin,
+    backup,
+    large_messages,
+    moving,
+    ranges,
+    receiving,
+    sending,
+    uploads,
+)
+from dray.manager.requests.waiting import Waiters
+from dray.manager.rights import overview, tokens
+from dray.manager.transactions import batches, prepared, transactions
+from dray.manager.transactions.transactions import Transactions
+from dray.wire import backup_frames, file_frames, frames
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.peers.repairs import Holes
+    from dray.manager.session import Session
+
+Subject = TypeVar("Subject")
+Handler = Callable[["Session", int, Any], None]
+BodyHandler = Callable[..., None]
+_Table = dict[type[frames.Head], Callable[[Subject, "Session", int, Any], None]]
+_BodyTable = dict[type[frames.Head], Callable[..., None]]
+
+_CONTEXT: _Table[Context] = {
+    frames.Lease: admin.handle_lease,
+    frames.CreateQueue: admin.handle_create,
+    frames.OpenQueue: admin.handle_open,
+    frames.SetQuota: admin.handle_set_quota,
+    frames.ResolveOutgoing: peers.handle_resolve_outgoing,
+    frames.CreateToken: tokens.handle_create,
+    frames.ListTokens: tokens.handle_list,
+    frames.RevokeToken: tokens.handle_revoke,
+    frames.DescribeAccess: overview.handle_describe,
+    frames.PurgeQueue: receiving.handle_purge,
+    frames.ReadPart: large_messages.handle_read_part,
+    file_frames.CopyPart: large_messages.handle_copy_part,
+    frames.MeasureRange: ranges.handle_measure,
+    frames.ReadRange: ranges.handle_read,
+    frames.LargeList: large_messages.handle_large_list,
+    frames.ListUploads: uploads.handle_list,
+    frames.DescribeBatch: batches.handle_describe_batch,
+}
+_TRANSACTIONS: _Table[Transactions] = {
+    frames.DeleteQueue: admin.handle_delete,
+    frames.Outcome: admin.handle_outcome,
+    frames.Reserve: sending.handle_reserve,
+    frames.Commit: transactions.handle_commit,
+    frames.Abort: transactions.handle_abort,
+    frames.Prepare: prepared.handle_prepare,
+    frames.ListPrepared: prepared.handle_list_prepared,
+    frames.SettlePrepared: prepared.handle_settle_prepared,
+    frames.Move: moving.handle_move,
+    frames.MoveMessages: moving.handle_move_messages,
+    frames.Reject: moving.handle_reject,
+    frames.ReceiveTransaction: moving.handle_receive_transaction,
+    frames.Receive: receiving.handle_receive,
+    frames.Settle: receiving.handle_settle,
+    frames.PartDamaged: large_messages.handle_part_damaged,
+    frames.LargeMove: moving.handle_large_move,
+    frames.UploadResume: uploads.handle_resume,
+    frames.UploadMark: uploads.handle_mark,
+    frames.UploadDrop: uploads.handle_drop,
+    frames.UploadRead: uploads.handle_read,
+}
+_UPLOADS: _Table[uploads.UploadAges] = {frames.UploadBegin: uploads.handle_begin}
+_BATCHES: _Table[batches.BatchAges] = {
+    frames.StageForBatch: batches.handle_stage,
+    frames.CommitBatch: batches.handle_commit_batch,
+    frames.DropStaged: batches.handle_drop_staged,
+}
+_RECEIVES: _Table[large_messages.LargeReceives] = {
+    frames.LargeReceive: large_messages.handle_large_receive,
+}
+_LINKS: _Table[Links] = {
+    frames.DescribeQueue: admin.handle_describe_queue,
+    frames.ListQueues: admin.handle_list,
+    frames.Describe: admin.handle_describe,
+    frames.PauseQueue: admin.handle_pause,
+}
+_STRANGERS: _Table[Strangers] = {
+    frames.ListPeers: peers.handle_list_peers,
+    frames.AcceptPeer: peers.handle_accept_peer,
+    frames.ForgetPeer: peers.handle_forget_peer,
+}
+_BACKUPS: _Table[backup.Backups] = {
+    backup_frames.Backup: backup.handle_backup,
+    backup_frames.BackupRead: backup.handle_backup_read,
+}
+_RELAY: _Table[Relay] = {
+    frames.AttachBox: relay.handle_attach,
+    frames.Credit: relay.handle_credit,
+}
+_BODY_TRANSACTIONS: _BodyTable = {
+    frames.Send: sending.handle_send,
+    file_frames.SendFile: sending.handle_send_file,
+}
+_BODY_RELAY: _BodyTable = {frames.Post: relay.handle_post}
+WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
+    _CONTEXT, _TRANSACTIONS, _UPLOADS, _BATCHES, _RECEIVES, _LINKS, _STRANGERS, _BACKUPS, _RELAY
+)
+"""Requests without a body."""
+WITH_BODY: frozenset[type[frames.Head]] = frozenset().union(_BODY_TRANSACTIONS, _BODY_RELAY)
+"""Requests with a body."""
+
+
+class Requests:
+    """The requests of all clients of one manager."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        links: Links,
+        strangers: Strangers,
+        relay: Relay,
+        *,
+        holes: Holes,
+    ) -> None:
+        """Hand each function the object that it works with."""
+        self._context = context = transactions.context
+        self._transactions = transactions
+        self._uploads = uploads.UploadAges(transactions)
+        self._batches = batches.BatchAges(transactions)
+        self._backups = backup.Backups(context)
+        receives = large_messages.LargeReceives(transactions, holes)
+        self.waiters = Waiters(receives)
+        """Receives that wait for a message."""
+        self.without_body: Mapping[type[frames.Head], Handler] = {
+            **_bound(_CONTEXT, context),
+            **_bound(_TRANSACTIONS, transactions),
+            **_bound(_UPLOADS, self._uploads),
+            **_bound(_BATCHES, self._batches),
+            **_bound(_RECEIVES, receives),
+            **_bound(_LINKS, links),
+            **_bound(_STRANGERS, strangers),
+            **_bound(_BACKUPS, self._backups),
+            **_bound(_RELAY, relay),
+        }
+        self.with_body: Mapping[type[frames.Head], BodyHandler] = {
+            **_bound(_BODY_TRANSACTIONS, transactions),
+            **_bound(_BODY_RELAY, relay),
+        }
+
+    def take_up(self) -> None:
+        """Go on, after a start, with the batches and uploads that the state knows."""
+        batches.take_up(self._batches)
+        uploads.take_up(self._uploads)
+
+    def hello(self, session: Session, request_id: int, head: frames.Hello) -> None:
+        """Answer the first frame of a session, also that of another manager."""
+        admin.handle_hello(self._context, session, request_id, head)
+
+    def deadline(self) -> float | None:
+        """When to call `tick` if nothing happens before."""
+        if self._backups.preparing is not None:
+            return self._context.now
+        soonest = self.waiters.deadline()
+        for heap in (self._uploads.heap, self._batches.heap):
+            if heap and (soonest is None or heap[0][0] < soonest):
+                soonest = heap[0][0]
+        return soonest
+
+    def tick(self) -> None:
+        """The time has come for something that a request has left."""
+        backup.prepare_on(self._backups)
+        uploads.drop_old(self._uploads)
+        batches.drop_old(self._batches)
+        self.waiters.tick()
+
+    def closed(self, session: Session) -> None:
+        """Abort everything that a client which went away had begun, and wait for it no longer."""
+        backup.end_backup(self._backups, session)
+        for number in list(session.transactions):
+            transaction = self._transactions.open[number]
+            if transaction.upload:
+                uploads.leave(self._context, transaction)
+            else:
+                transactions.abort(self._transactions, transaction)
+        self.waiters.forget(session)
+
+
+def _bound(
+    table: Mapping[type[frames.Head], Callable[..., None]], subject: object
+) -> Mapping[type[frames.Head], Callable[..., None]]:
+    return {kind: partial(handler, subject) for kind, handler in table.items()}

@@ -1,0 +1,12 @@
+"""Promises about streams that arrive: frames, and when their room looks at them again."""
+
+from __future__ import annotations
+
+from dray.manager.incoming import streams
+from tests.inspection import look_into
+
+
+def test_each_frame_of_a_stream_is_handled(driver):
+    arriving = look_into(driver.manager).subjects.streams
+    assert arriving.without_body.keys() == streams.WITHOUT_BODY
+    assert arriving.with_body.keys() == streams.WITH_BODY

@@ -1,0 +1,36 @@
+"""Promises about the table of all requests, and about what requests leave for later."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.errors import ReceiveTimeout
+from dray.manager.events import SessionClosed
+from dray.manager.requests import requests
+from dray.model.message import Message
+from dray.wire import backup_frames, frames
+from tests.inspection import look_into
+
+
+def test_each_frame_of_a_client_is_answered_by_one_function():
+    tables = [each for name, each in vars(requests).items() if name[0] == "_" and name.isupper()]
+    kinds = [kind for table in tables for kind in table]
+    assert len(kinds) == len(set(kinds)) == len(requests.WITHOUT_BODY | requests.WITH_BODY)
+
+
+def test_a_client_that_goes_away_leaves_nothing_open(driver):
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.call(backup_frames.Backup())
+    number = caller.number_for()
+    caller.send(queue, Message(body=b"1"), transaction=number)
+    caller.call(frames.UploadBegin(queue, caller.number_for(), 100, b""))
+    caller.ask(frames.Receive(queue, 0, 600.0))
+    driver.turn(SessionClosed(caller.number))
+    inside = look_into(driver.manager)
+    assert number not in inside.transactions
+    assert not list(inside.state.queues.find("orders").waiters)
+    other = driver.session()
+    assert isinstance(other.call(backup_frames.Backup()), backup_frames.BackupBegun)
+    with pytest.raises(ReceiveTimeout):
+        other.receive(queue)
