@@ -64,10 +64,12 @@ def connect(
     key: str | os.PathLike[str] | None = None,
     token: str | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    caller: str | None = None,
 ) -> Opening[Manager]:
     """Connect to a daemon; see `dray.connect`."""
     address = default_url() if url is None else url
-    link = partial(parse_address, address, ca, cert, key, token=token, token_file=token_file)
+    who = {"token": token, "token_file": token_file, "caller": caller}
+    link = partial(parse_address, address, ca, cert, key, **who)  # type: ignore[arg-type]
     return Opening(lambda: Manager.connected(Link(link(), LoopRuntime())))
 
 

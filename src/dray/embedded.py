@@ -17,6 +17,7 @@ from dray.client.connections.threads import BlockingRuntime
 from dray.daemon.config import check_named, read_options
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.errors import InvalidConfiguration
+from dray.model.callers import Credential
 
 if TYPE_CHECKING:
     import socket
@@ -48,9 +49,9 @@ class EmbeddedDialer:
         """Give a connection without a socket."""
         return DirectConnection(self._daemon.call_directly, str(self))
 
-    def credential(self) -> str:
+    def credential(self) -> Credential:
         """Give no token: the program that holds the queue manager is its owner."""
-        return ""
+        return Credential()
 
 
 class EmbeddedRuntime(BlockingRuntime):
@@ -89,10 +90,10 @@ def _started(path: str | Path, config: dict[str, Any]) -> tuple[EmbeddedDialer, 
     check_named(data)
     if "data" in config:
         raise InvalidConfiguration("dray.open takes no option 'data'; give its path instead")
-    for name in ("http", "console"):
+    for name in ("http", "console", "console_also"):
         if config.get(name) is not None:
             raise InvalidConfiguration(
-                f"dray.open takes no option {name!r}; `dray serve --{name}` does"
+                f"dray.open takes no option {name!r}; `dray serve --{name.replace('_', '-')}` does"
             )
     unlimited = {name: "unlimited" for name in ("quota", "journal_quota") if config[name] is None}
     daemon = EmbeddedDaemon(data, read_options(data=data, **{**config, **unlimited}))

@@ -465,7 +465,7 @@ def test_a_manager_is_opened_with_what_makes_sense_or_not_at_all(face, world, tm
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("parameter", ["url", "ca", "cert", "key", "token", "token_file"])
+@pytest.mark.parametrize("parameter", ["url", "ca", "cert", "key", "token", "token_file", "caller"])
 def test_a_connection_is_made_to_what_makes_sense_or_not_at_all(
     face, world, parameter, *, monkeypatch, tmp_path
 ):

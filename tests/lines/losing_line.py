@@ -10,6 +10,7 @@ import contextlib
 import socket
 import threading
 
+from dray.model.callers import Credential
 from dray.wire.frames import encode_frame
 from dray.wire.stream import FrameStream
 
@@ -62,7 +63,7 @@ class LosingLine:
 
     def credential(self):
         """Show no token."""
-        return ""
+        return Credential()
 
     def listen(self):
         """Accept clients on a loopback port."""

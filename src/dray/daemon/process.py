@@ -22,7 +22,7 @@ from dray.daemon.sockets.runtime_link import RuntimeLink
 from dray.daemon.sockets.tuning import tune
 from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.forks import keep_from_children
-from dray.model.callers import OWNER
+from dray.model.callers import OWNER, Credential
 from dray.net.doors import runtime_link, socket_of
 from dray.notify import ALIVE, READY, STOPPING, notify, watchdog_interval_s
 
@@ -54,9 +54,9 @@ class OwnDoor:
             raise ConnectionLost("the queue manager in this process is stopped") from error
         return theirs
 
-    def credential(self) -> str:
+    def credential(self) -> Credential:
         """Give no token: this process is the owner of its queue manager."""
-        return ""
+        return Credential()
 
 
 class Companion(Protocol):

@@ -1,7 +1,7 @@
 """The caller of a session: the account, certificate or token that stands behind a connection.
 
-The daemon computes the caller when it accepts a connection, before it reads a byte of it. Nothing
-that comes in a frame changes the caller.
+The daemon computes the caller when it accepts a connection, before it reads a byte of it. Only
+the first frame changes the caller: by a token, or by the name for which the owner acts.
 """
 
 from __future__ import annotations
@@ -40,6 +40,18 @@ class Caller(NamedTuple):
     def __str__(self) -> str:
         """The name and the address, for people."""
         return f"{self.name} ({self.address})" if self.address else self.name
+
+
+class Credential(NamedTuple):
+    """How a program says in its first frame who it is; with neither, the connection tells it."""
+
+    token: str = ""
+    caller: str = ""
+    """`cert:NAME`, for whom the owner of the queue manager acts."""
+
+    def __repr__(self) -> str:
+        """Without the token, which stands in no log and no trace."""
+        return f"Credential(caller={self.caller!r})"
 
 
 OWNER: Final = Caller("owner", owner=True)

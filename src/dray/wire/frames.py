@@ -186,6 +186,8 @@ class Hello(Head, frozen=True):
     token: str = ""
     """It proves the caller (`model/tokens.py`); it stands in no log and no error."""
     copy_proof: bytes = b""
+    caller: str = ""
+    """For which caller the owner of the queue manager acts, with that one's rights."""
 
 
 class Welcome(Head, frozen=True):

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from dray.model.callers import Credential
 from dray.wire.frames import (
     Abort,
     Commit,
@@ -63,8 +64,8 @@ class Peer:
         self.visits.append(Visit(self, ours))
         return theirs
 
-    def credential(self) -> str:
-        return ""
+    def credential(self) -> Credential:
+        return Credential()
 
     def lease(self) -> tuple[int, int]:
         first = self.next_number

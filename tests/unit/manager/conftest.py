@@ -131,10 +131,10 @@ class ManagerDriver:
             for piece in effect.body
         )
 
-    def session(self, who: callers.Caller = OWNER, token: str = "") -> Caller:
+    def session(self, who: callers.Caller = OWNER, token: str = "", caller: str = "") -> Caller:
         self.sessions += 1
         self.turn(SessionOpened(self.sessions, who))
-        return Caller(self, self.sessions, token)
+        return Caller(self, self.sessions, token, caller)
 
     def source(self, session: int, letter: str = "a", **said: object) -> Source:
         """Another manager that has said Hello, and what its Hello says besides."""
@@ -150,9 +150,11 @@ class ManagerDriver:
 class Caller:
     """One client session at the driver."""
 
-    def __init__(self, driver: ManagerDriver, number: int, token: str = "") -> None:
+    def __init__(
+        self, driver: ManagerDriver, number: int, token: str = "", caller: str = ""
+    ) -> None:
         self.driver, self.number, self.requests = driver, number, 0
-        welcome = self.call(frames.Hello("client", token=token))
+        welcome = self.call(frames.Hello("client", token=token, caller=caller))
         assert isinstance(welcome, frames.Welcome)
         self.next_number = welcome.first_number
         self.queues: dict[str, int] = {}

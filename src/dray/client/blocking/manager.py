@@ -58,6 +58,7 @@ def connect(
     key: str | os.PathLike[str] | None = None,
     token: str | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    caller: str | None = None,
 ) -> Manager:
     """Connect to a queue manager at `dray://host:port`, `drays://host:port` or `dray+unix:///path`.
 
@@ -66,6 +67,8 @@ def connect(
     default that of DRAY_CA, else the authorities of the machine. `cert` and `key` (DRAY_CERT,
     DRAY_KEY) name the certificate to present to a queue manager that asks for one. `token`, or the
     one in `token_file` (mode 0600), tells it who you are; without both it is that of DRAY_TOKEN.
+    The account that runs the queue manager may act for the holder of a certificate: with
+    `caller="cert:NAME"` it has that holder's rights.
 
     Raises
     ------
@@ -73,7 +76,9 @@ def connect(
 
     """
     address = default_url() if url is None else url
-    return Manager(parse_address(address, ca, cert, key, token=token, token_file=token_file))
+    return Manager(
+        parse_address(address, ca, cert, key, token=token, token_file=token_file, caller=caller)
+    )
 
 
 @public(made_by="dray.connect or dray.open")

@@ -230,6 +230,7 @@ _BY_NAME: Final = {
     "cert": _PATH,
     "key": _PATH,
     "token": _TEXT,
+    "caller": _TEXT,
     "token_file": _PATH,
     "credentials": _PATH,
 }

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.forks import keep_from_children
 from dray.model.arguments import shown
+from dray.model.callers import Credential
 from dray.model.names import DEFAULT_PORT, is_host
 from dray.net.tls import said_of, trusting
 from dray.net.tokens import TOKEN_VARIABLE, is_within_machine, read_token
@@ -28,7 +29,7 @@ class Address(NamedTuple):
 
     With `secure` through TLS, to a certificate that the authorities in the file `ca` know, showing
     the certificate in the file `cert` with its `key` if one is asked for. A given `token`, or that
-    of `token_file`, tells the queue manager who we are.
+    of `token_file`, tells the queue manager who we are; its owner may act for another `caller`.
     """
 
     host: str = ""
@@ -40,16 +41,19 @@ class Address(NamedTuple):
     key: str | None = None
     token: str = ""
     token_file: str = ""
+    caller: str = ""
 
     def __repr__(self) -> str:
         """The address without its token, which stands in no log and no trace."""
         return f"Address({self})"
 
-    def credential(self) -> str:
-        """The token to show, "" for none; raises `InvalidConfiguration`.
+    def credential(self) -> Credential:
+        """The token to show, or the caller to act for; raises `InvalidConfiguration`.
 
-        Without one that was given it is that of DRAY_TOKEN.
+        Without a token that was given it is that of DRAY_TOKEN.
         """
+        if self.caller:
+            return Credential(caller=self.caller)
         token = self.token
         if self.token_file:
             token = read_token(self.token_file)
@@ -60,7 +64,7 @@ class Address(NamedTuple):
                 f"everyone on the way to {self} could read the token; write drays:// instead of"
                 f" dray://, or unset {TOKEN_VARIABLE}"
             )
-        return token
+        return Credential(token)
 
     def __str__(self) -> str:
         """The address as a URL."""
@@ -128,13 +132,19 @@ def parse_address(
     *,
     token: str | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    caller: str | None = None,
 ) -> Address:
     """Read a queue manager's URL; raises `InvalidConfiguration`. The rest as in `Address`."""
     if token and token_file:
         raise InvalidConfiguration("`token` and `token_file` are two tokens; give one of them")
+    if caller and (token or token_file):
+        raise InvalidConfiguration(
+            "a token says that you are its holder, and `caller` that you act for another one; give"
+            " one of them"
+        )
     address = _parsed(url, ca, cert, key)
     file = "" if token_file is None else os.fspath(token_file)
-    return address._replace(token=token or "", token_file=file)
+    return address._replace(token=token or "", token_file=file, caller=caller or "")
 
 
 def _parsed(

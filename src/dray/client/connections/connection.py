@@ -25,6 +25,7 @@ from dray.forks import (
     tell_of_forks,
     wrong_process,
 )
+from dray.model.callers import Credential
 from dray.net.tls import carries_files
 from dray.wire.frames import Head, Lease, Leased, Opened, OpenQueue
 from dray.wire.stream import Frame, FrameStream
@@ -77,13 +78,13 @@ class Connection(ABC):
     def takes_files(self) -> bool:
         """Whether a request may lend a file."""
 
-    async def greet(self, token: str = "") -> None:
-        """Say Hello, show a token, and take the Welcome.
+    async def greet(self, credential: Credential | None = None) -> None:
+        """Say Hello and who this is, and take the Welcome.
 
         Raises `ConnectionLost`, `ProtocolError` or `AccessDenied`.
         """
         with self._lock:
-            pending, encoded = self._session.hello(token)
+            pending, encoded = self._session.hello(*(credential or ()))
         await self._transmit([encoded])
         welcome = await self.wait(pending, WELCOME_TIMEOUT_S)
         with self._lock:

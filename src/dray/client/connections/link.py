@@ -133,10 +133,10 @@ class Link:
     async def _connect(self) -> Connection:
         if self._connection is not None:
             self._connection.close()
-        token = await self.runtime.offload(self._dialer.credential)
+        credential = await self.runtime.offload(self._dialer.credential)
         connection = await self.runtime.connect(self._dialer)
         try:
-            await connection.greet(token)
+            await connection.greet(credential)
         except BaseException:
             connection.close()
             raise

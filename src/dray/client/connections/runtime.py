@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import socket
 
     from dray.client.connections.connection import Connection
+    from dray.model.callers import Credential
 
 _WORTH_A_THREAD_BYTES = 256 * KIB
 """Hashing or checking less takes about as long as handing it over."""
@@ -32,8 +33,8 @@ class Dialer(Protocol):
         """Give a connected, blocking stream socket; raises `ConnectionLost`."""
         ...
 
-    def credential(self) -> str:
-        """Give the token to show, "" for none; raises `InvalidConfiguration`."""
+    def credential(self) -> Credential:
+        """Say who connects; raises `InvalidConfiguration`."""
         ...
 
 

@@ -85,9 +85,9 @@ class ClientSession:
         self._listeners: dict[int, Listener] = {}
         self._next_number = self._end_number = 0
 
-    def hello(self, token: str = "") -> tuple[Pending, bytes]:
+    def hello(self, token: str = "", caller: str = "") -> tuple[Pending, bytes]:
         """Give the first frame to send."""
-        return self.request(Hello("client", token=token))
+        return self.request(Hello("client", token=token, caller=caller))
 
     def welcomed(self, head: Head) -> None:
         """Take the answer to Hello: whose manager this is, and the first numbers."""

@@ -12,6 +12,7 @@ from dray.wire.transfer_frames import size_of_post
 
 if TYPE_CHECKING:
     from dray.client.transfer.frame_socket import FrameSocket
+    from dray.model.callers import Credential
     from dray.wire.stream import Frame
 
 _CREDIT_BYTES: Final = 512 * KIB
@@ -21,14 +22,16 @@ _CREDIT_BYTES: Final = 512 * KIB
 class BoxConnection:
     """Says Hello, attaches the box, then carries posts. A `ClientSession` keeps its requests."""
 
-    def __init__(self, connection: FrameSocket, box: str, queue: str, *, token: str) -> None:
-        """Begin with Hello on a connection that was just made, and show a token."""
+    def __init__(
+        self, connection: FrameSocket, box: str, queue: str, credential: Credential
+    ) -> None:
+        """Begin with Hello on a connection that was just made, and say who this is."""
         self.connection = connection
         self.ready = False
         """Whether the box is attached: others can reach it."""
         self._attach = AttachBox(box, queue)
         self._session = ClientSession()
-        self._greeting, hello = self._session.hello(token)
+        self._greeting, hello = self._session.hello(*credential)
         connection.put_encoded(hello)
         self._taken = 0
 

@@ -35,6 +35,7 @@ from dray.wire.transfer_frames import (
 if TYPE_CHECKING:
     from dray.client.connections.runtime import Dialer
     from dray.client.transfer.board import Board
+    from dray.model.callers import Credential
     from dray.wire.stream import Frame
 
 _RECONNECT_S: Final = 0.1
@@ -371,12 +372,12 @@ class Engine(ABC):
 
     def _dial(self) -> None:
         try:
-            token = self._dialer.credential()
+            credential = self._dialer.credential()
             sock = self._dialer.dial()
         except DrayError:
             self.submit(self._not_dialled)
             return
-        if not self.submit(Dialled(sock, partial(self._dialled, token))):
+        if not self.submit(Dialled(sock, partial(self._dialled, credential))):
             sock.close()
 
     def _not_dialled(self) -> None:
@@ -384,10 +385,10 @@ class Engine(ABC):
         self._dial_at = self.now + self._reconnect_s
         self._reconnect_s = min(2 * self._reconnect_s, _RECONNECT_S_MAX)
 
-    def _dialled(self, token: str, sock: socket.socket) -> None:
+    def _dialled(self, credential: Credential, sock: socket.socket) -> None:
         self._dialling = False
         connection = FrameSocket(sock)
-        self.relay = BoxConnection(connection, self._box, self._queue, token=token)
+        self.relay = BoxConnection(connection, self._box, self._queue, credential)
         self.open(connection, self._relayed)
         self.reachable(sock)
 

@@ -29,7 +29,7 @@ from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import copies_of, lookup_id_of
 from dray.manager.rights.queues import allowed, may_see, owns
 from dray.manager.rights.table import check_hello
-from dray.manager.rights.tokens import take_token
+from dray.manager.rights.tokens import act_for, take_token
 from dray.manager.transactions.batches import drop_staged_for, staged_counts
 from dray.manager.transactions.transactions import abort, give_up_claim
 from dray.model.access import Verb
@@ -89,6 +89,8 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
         raise ProtocolError(f"nobody here knows what a {head.role!r} is")
     if head.token:
         take_token(context, session, head.token)
+    if head.caller:
+        act_for(context, session, head.caller)
     check_hello(context, session, head.role)
     if head.role == "manager":
         peers.greet(context, session, head)

@@ -1,4 +1,4 @@
-"""Callers that show a token: who they are, and the owner's requests about tokens."""
+"""Callers that a Hello names: by a token, or for whom the owner acts; requests about tokens."""
 
 from __future__ import annotations
 
@@ -38,9 +38,29 @@ def take_token(context: Context, session: Session, token: str) -> None:
             "this queue manager does not know the token, or it has expired; ask its owner for"
             " another one (`dray token create`)"
         )
-    session.caller = Caller(
-        caller_name("token", name), address=caller.address, is_private=caller.is_private
-    )
+    _become(context, session, caller_name("token", name))
+
+
+def act_for(context: Context, session: Session, name: str) -> None:
+    """Let the owner act for the holder of a certificate, with that holder's rights and no others.
+
+    A server that shook hands with the holder does so, such as a console. Raises `AccessDenied`.
+    """
+    if not session.caller.owner:
+        raise AccessDenied(
+            "only the account that runs the queue manager may act for another caller; run this"
+            " program as that account, at the same machine"
+        )
+    kind, _, holder = name.partition(":")
+    if kind != "cert" or caller_name(kind, holder) == NOBODY:
+        raise Misuse(f"{name!r} is not the holder of a certificate; name one as cert:NAME")
+    _become(context, session, name)
+
+
+def _become(context: Context, session: Session, name: str) -> None:
+    """The session has another caller, who is not the owner."""
+    was = session.caller
+    session.caller = Caller(name, address=was.address, is_private=was.is_private)
     context.effects.append(CallerProven(session.number, session.caller))
 
 

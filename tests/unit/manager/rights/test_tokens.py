@@ -46,6 +46,33 @@ def test_a_token_takes_ownership_away(driver):
     assert isinstance(refused(till, frames.ListPeers()), AccessDenied)
 
 
+def test_the_owner_acts_for_the_holder_of_a_certificate_with_that_ones_rights_alone(tmp_path):
+    driver = driver_with(tmp_path, allowing("cert:ada", "send see", "orders"))
+    owner = Caller("user:me", ("group:me",), "process 1", owner=True, is_private=True)
+    ada = driver.session(owner, caller="cert:ada")
+    proven = [each for each in driver.effects if isinstance(each, CallerProven)]
+    assert proven == [CallerProven(ada.number, Caller("cert:ada", (), "process 1", False, True))]
+    assert ada.open("orders")
+    assert isinstance(refused(ada, frames.OpenQueue("secrets")), QueueNotFound)
+    assert isinstance(refused(ada, frames.ListPeers()), AccessDenied)
+    with pytest.raises(AccessDenied, match="cert:bob may not do anything here"):
+        driver.session(owner, caller="cert:bob")
+
+
+def test_nobody_but_the_owner_acts_for_another_caller(tmp_path):
+    driver = driver_with(tmp_path, allowing("cert:ada", "send", "orders"), allowing("*", "manage"))
+    create(driver)
+    for who, token in ((HERE, TOKEN), (ADA, ""), (Caller("cert:bob", is_private=True), "")):
+        with pytest.raises(AccessDenied, match="only the account that runs the queue manager"):
+            driver.session(who, token=token, caller="cert:ada")
+
+
+@pytest.mark.parametrize("name", ["ada", "user:ada", "token:till", "owner", "cert:", "cert:a b"])
+def test_the_owner_acts_for_holders_of_certificates_only(driver, name):
+    with pytest.raises(Misuse, match="name one as cert:NAME"):
+        driver.session(caller=name)
+
+
 @pytest.mark.parametrize("token", ["another", "", digest_of_token(TOKEN).hex()])
 def test_another_text_is_nobody(driver, token):
     create(driver)
