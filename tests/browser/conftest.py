@@ -72,7 +72,16 @@ def open_page(browser, stage):
     """Open a page of the console as somebody who is signed in."""
     contexts, pages = [], []
 
-    def open_page(path="/", *, theme="light", width=1600, at=None, script=True, signed_in=True):
+    def open_page(
+        path="/",
+        *,
+        theme="light",
+        width=1600,
+        at=None,
+        script=True,
+        signed_in=True,
+        certificates=(),
+    ):
         place = at or stage
         context = browser.new_context(
             color_scheme=theme,
@@ -80,6 +89,7 @@ def open_page(browser, stage):
             java_script_enabled=script,
             reduced_motion="reduce",
             ignore_https_errors=True,
+            client_certificates=list(certificates),
         )
         context.set_default_timeout(20_000)
         contexts.append(context)

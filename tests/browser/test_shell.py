@@ -50,12 +50,14 @@ def test_a_visitor_from_the_network_signs_in_with_a_token(
     open_page, tmp_path, check_accessible, screenshot
 ):
     (tmp_path / "dray.toml").write_text(
-        '[[access]]\nwho = ["token:alice"]\nqueues = ["*"]\nmay = ["manage", "send", "receive"]\n'
+        '[[access]]\nwho = ["token:alice", "cert:ada"]\nqueues = ["*"]\n'
+        'may = ["manage", "send", "receive"]\n'
     )
     made = dray("token", "create", "alice", "--data", tmp_path / "data").assert_good()
     dray("cert", "init", "--dir", tmp_path).assert_good()
     dray("cert", "issue", "web", "--dir", tmp_path, "--host", "127.0.0.1").assert_good()
-    cert = ("--tls-cert", str(tmp_path / "web.pem"))
+    dray("cert", "issue", "ada", "--dir", tmp_path).assert_good()
+    cert = ("--tls-cert", str(tmp_path / "web.pem"), "--tls-client-ca", str(tmp_path / "ca.pem"))
     with managed(tmp_path, "--config", str(tmp_path / "dray.toml")) as url:
         stage = Stage(url, tmp_path, "--listen", "0.0.0.0:0", *cert)
         stage.address = f"https://127.0.0.1:{stage.address.rpartition(':')[2]}"
@@ -72,5 +74,19 @@ def test_a_visitor_from_the_network_signs_in_with_a_token(
             page.get_by_role("navigation").wait_for()
             page.get_by_role("button", name="Leave").click()
             page.get_by_role("heading", name="This console is closed").wait_for()
+            ada = {"origin": stage.address, "certPath": tmp_path / "ada.pem"}
+            page = open_page(
+                "/access",
+                at=stage,
+                signed_in=False,
+                certificates=[ada | {"keyPath": ada["certPath"]}],
+            )
+            page.get_by_text("cert:ada").first.wait_for()
+            assert page.get_by_role("button", name="Leave").count() == 0
+            page.get_by_role("link", name="Queues").click()
+            page.get_by_role("link", name="New queue").click()
+            page.fill("#name", "made-by-ada")
+            page.get_by_role("button", name="Create").click()
+            page.get_by_text("made-by-ada was created.").wait_for()
         finally:
             assert stage.console.stop() == 0

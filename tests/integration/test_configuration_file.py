@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import msgspec
 import pytest
 import trustme
@@ -132,6 +133,16 @@ def check_http(folder):
 def check_console(folder):
     with serving(folder, f'console = "{folder}/console.sock"') as here:
         assert f"open the link in {folder}/console.sock.url" in here.ready
+
+
+def check_console_also(folder):
+    other = "dray://127.0.0.1:1"
+    sock = folder / "console.sock"
+    with serving(folder, f'console = "{sock}"', f'console_also = ["{other}"]'):
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(sock)), timeout=60) as client:
+            client.get((folder / "console.sock.url").read_text().strip())
+            told = client.get(f"http://localhost/story?id={'0' * 32}%5C1").text
+        assert f"The queue manager at {other} was not heard" in told
 
 
 def check_name(folder):
@@ -317,6 +328,7 @@ CHECKS = {
     "socket": check_socket,
     "http": check_http,
     "console": check_console,
+    "console_also": check_console_also,
     "socket_group": check_socket_group,
     "name": check_name,
     "open": check_open,

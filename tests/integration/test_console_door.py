@@ -20,9 +20,11 @@ from tests.integration.commands import dray as command
 from tests.integration.commands import environment, finish, started, until
 
 pytestmark = pytest.mark.slow
+STORY = f"/story?id={'0' * 32}%5C1"
+NOBODY = "dray://127.0.0.1:1"
 RULES = """
 [[access]]
-who = ["token:alice"]
+who = ["token:alice", "cert:ada"]
 queues = ["hers", "largemessageq", "statusq"]
 may = ["manage", "send", "receive", "peek"]
 """
@@ -174,12 +176,17 @@ def office(tmp_path):
     command("cert", "init", "--dir", tmp_path).assert_good()
     issue = ("cert", "issue", "console", "--dir", tmp_path, "--host", "console.test")
     command(*issue).assert_good()
+    command("cert", "issue", "ada", "--dir", tmp_path).assert_good()
+    (tmp_path / "strangers").mkdir()
+    command("cert", "init", "--dir", tmp_path / "strangers").assert_good()
+    command("cert", "issue", "ada", "--dir", tmp_path / "strangers").assert_good()
     with managed(tmp_path, "--config", str(config)) as url:
         with dray.connect(url) as manager:
             manager.create_queue("hers")
             manager.create_queue("secret")
         cert = str(tmp_path / "console.pem")
-        console = ConsoleProcess(url, tmp_path / "c", "--listen", "0.0.0.0:0", "--tls-cert", cert)
+        tls = ("--tls-cert", cert, "--tls-client-ca", str(tmp_path / "ca.pem"), "--also", NOBODY)
+        console = ConsoleProcess(url, tmp_path / "c", "--listen", "0.0.0.0:0", *tls)
         context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
         port = console.address.rpartition(":")[2]
         yield console, context, port, token
@@ -206,8 +213,85 @@ def test_on_the_network_a_visitor_signs_in_with_a_token_and_has_its_rights(offic
         page = client.get("/sample", extensions=named)
         assert page.status_code == 200
         assert "Empty" in page.text
+        story = client.get(STORY, extensions=named)
+        assert story.status_code == 200
+        assert NOBODY not in story.text, "other queue managers are for the console's own visitors"
         strange = client.get("/sample", headers={"Host": "evil.test"}, extensions=named)
         assert strange.status_code == 421
+    assert console.logged() == ""
+
+
+def presenting(context, folder, name="ada"):
+    """The same trust, with a certificate to present."""
+    context.load_cert_chain(folder / f"{name}.pem")
+    return context
+
+
+def test_a_visitor_with_a_certificate_has_its_rights_and_needs_no_token(office, tmp_path):
+    console, context, port, _ = office
+    named = {"sni_hostname": "console.test"}
+    host = f"console.test:{port}"
+    headers = {"Host": host, "Origin": f"https://{host}"}
+    client = httpx.Client(
+        base_url=f"https://127.0.0.1:{port}", headers=headers, verify=presenting(context, tmp_path)
+    )
+
+    def call(method, path, **more):
+        return client.request(method, path, extensions=named, **more)
+
+    with client:
+        page = call("GET", "/queues?all=yes")
+        assert page.status_code == 200
+        assert "hers" in page.text
+        assert "secret" not in page.text
+        assert "set-cookie" not in page.headers
+        assert call("GET", "/queues/one?name=secret").status_code == 404
+        story = call("GET", STORY)
+        assert (story.status_code, NOBODY in story.text) == (200, False)
+        act = {"name": "hers", "act": "quota", "quota": "1 MiB"}
+        assert call("POST", "/queues/act", data=act).status_code == 303
+        assert "The quotas of hers are set." in call("GET", "/queues").text
+        sent = call("POST", "/v1/queues/hers/messages", content=b"by certificate")
+        assert sent.status_code == 201
+        assert call("GET", "/v1/queues/secret").status_code == 404
+        assert (
+            call("GET", "/v1/queues/hers", headers={"Authorization": "Bearer x"}).status_code == 401
+        )
+        for elsewhere in ({"Origin": "https://evil.test"}, {"Host": "evil.test"}):
+            assert call("POST", "/queues/act", data=act, headers=elsewhere).status_code in {
+                403,
+                421,
+            }
+            foreign = call("POST", "/v1/queues/hers/messages", content=b"x", headers=elsewhere)
+            assert foreign.status_code in {403, 421}
+        embedded = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+        del client.headers["Origin"]
+        assert call("GET", "/queues", headers=embedded).status_code == 403
+        assert call("GET", "/v1/queues", headers=embedded).status_code == 403
+        followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+        assert call("GET", "/queues", headers=followed).status_code == 200
+    strange = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    verify = presenting(strange, tmp_path / "strangers")
+    with httpx.Client(verify=verify) as stranger, pytest.raises(httpx.HTTPError):
+        stranger.get(f"https://127.0.0.1:{port}/", extensions=named)
+    assert console.logged() == ""
+
+
+def test_no_cookie_and_no_token_is_taken_for_the_name_of_a_certificate(office):
+    console, context, port, _ = office
+    named = {"sni_hostname": "console.test"}
+    host = f"console.test:{port}"
+    headers = {"Host": host, "Origin": f"https://{host}"}
+    with httpx.Client(
+        base_url=f"https://127.0.0.1:{port}", headers=headers, verify=context
+    ) as client:
+        name = f"__Host-dray-console-{port}"
+        forged = client.get("/", headers={"Cookie": f"{name}=cert:ada"}, extensions=named)
+        assert forged.status_code == 401
+        said = client.post("/sign-in", data={"token": "cert:ada"}, extensions=named)
+        assert said.status_code == 403
+        bearer = {"Authorization": "Bearer cert:ada"}
+        assert client.get("/v1/queues", headers=bearer, extensions=named).status_code == 401
     assert console.logged() == ""
 
 

@@ -30,13 +30,22 @@ class ConsoleProcess:
                 f"the console needs the package {missing[0]}; install dray[console]"
             )
         assert options.console is not None
-        command = [sys.executable, "-m", "dray.cli", "--url", url, "console", "--listen"]
+        command = [sys.executable, "-m", "dray.cli", "--url", url]
+        # What the queue manager trusts and presents at others, the console does too.
+        given = {"--ca": options.tls_ca, "--cert": options.tls_cert, "--key": options.tls_key}
+        for name, file in given.items() if options.console_also else ():
+            command += [name, file] if file is not None else []
+        command += ["console", "--listen"]
         address_at = len(command)
         command += [options.console, "--quiet", "--until-input-ends"]
+        for each in options.console_also:
+            command += ["--also", each]
         if options.tls_cert is not None and "/" not in options.console:
             command += ["--tls-cert", options.tls_cert]
             if options.tls_key is not None:
                 command += ["--tls-key", options.tls_key]
+            if options.tls_client_ca is not None:
+                command += ["--tls-client-ca", options.tls_client_ca]
         self._process = SideProcess("console", command, address_at)
         self.told = self._process.said.removeprefix("dray ")
         if found := _READY.match(self._process.said):

@@ -7,39 +7,43 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from dray.model.callers import Credential
+
 if TYPE_CHECKING:
     from dray.aio import Manager
     from dray.client.awaited.opening import Opening
 
-Connecting = Callable[[str], "Opening[Manager]"]
-"""Connects with a token; with "" as the console itself."""
+CONSOLE: Final = Credential()
+"""The console itself."""
+Connecting = Callable[[Credential], "Opening[Manager]"]
+"""Connects as a caller."""
 _CONNECTIONS_MAX: Final = 64
 """Callers at a time; the one that was silent longest loses its connection and gets a new one."""
 
 
 class Callers:
-    """The open connections, by token. A connection that breaks is made anew by the client."""
+    """The open connections, by credential. A connection that breaks is made anew by the client."""
 
     def __init__(self, connect: Connecting) -> None:
         """Connect when a caller first asks for something."""
         self._connect = connect
-        self._open: OrderedDict[str, Manager] = OrderedDict()
+        self._open: OrderedDict[Credential, Manager] = OrderedDict()
         self._dialling = asyncio.Lock()
 
-    async def manager(self, token: str = "") -> Manager:
+    async def manager(self, caller: Credential = CONSOLE) -> Manager:
         """The connection of a caller; raises `ConnectionLost` and `AccessDenied`."""
-        found = self._open.get(token)
+        found = self._open.get(caller)
         if found is None:
             async with self._dialling:
-                found = self._open.get(token) or await self._connect(token)
-                self._open[token] = found
+                found = self._open.get(caller) or await self._connect(caller)
+                self._open[caller] = found
                 await self._close_surplus()
-        self._open.move_to_end(token)
+        self._open.move_to_end(caller)
         return found
 
-    async def forget(self, token: str) -> None:
+    async def forget(self, caller: Credential) -> None:
         """Close the connection of a caller."""
-        found = self._open.pop(token, None)
+        found = self._open.pop(caller, None)
         if found is not None:
             await found.close()
 
@@ -52,5 +56,5 @@ class Callers:
     async def _close_surplus(self) -> None:
         while len(self._open) > _CONNECTIONS_MAX:
             # The console's own connection looks at the queues for everybody.
-            oldest = next(token for token in self._open if token)
+            oldest = next(each for each in self._open if each != CONSOLE)
             await self.forget(oldest)

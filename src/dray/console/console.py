@@ -83,7 +83,7 @@ class Console:
 
     async def manager(self, request: Request) -> Manager:
         """The queue manager, with the rights of the visitor."""
-        return await self.callers.manager(visitor_of(request).token)
+        return await self.callers.manager(visitor_of(request).caller)
 
     def page(
         self,
@@ -104,7 +104,8 @@ class Console:
         shared = {
             "path": request.url.path,
             "tabs": self._tabs if visitor is not None else [],
-            "signed_in": visitor is not None,
+            # Whoever comes by a certificate comes in again by it.
+            "can_leave": visitor is not None and not visitor.caller.caller,
             "read_only": self.read_only,
             # Nobody learns the name from outside.
             "manager_name": self._name if visitor is not None else "closed",

@@ -5,6 +5,7 @@
    one, or comes from no browser and carries no cookie.
 3. A console for reading refuses every method that changes something.
 4. A cookie stands for a session, which the start link or a token began. `/v1` takes no cookie.
+   A browser that presents a certificate needs neither: it is `cert:NAME` with that one's rights.
 
 Every answer forbids scripts, styles and requests that are not the console's own.
 """
@@ -19,12 +20,15 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from dray.console.callers import CONSOLE
 from dray.console.console import VISITOR, Console
 from dray.console.form import read_form
+from dray.console.http.protocol import CERTIFIED
 from dray.console.start_link import START, StartLink
 from dray.console.statuses import status_of
 from dray.console.visitors import Visitors
-from dray.errors import DrayError
+from dray.errors import AccessDenied, DrayError
+from dray.model.callers import Credential
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,6 +38,8 @@ SIGN_OUT: Final = "/sign-out"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _WITHOUT_SESSION: Final = ("/static/", "/v1/", "/metrics", "/healthz", "/readyz")
 """Style sheet and script hold nothing secret. `/v1` and `/metrics` ask for tokens by themselves."""
+_ELSEWHERE: Final = frozenset({"cross-site", "same-site"})
+"""Where a browser says that a request began; another port of this host is "same-site"."""
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _TOKEN_CHARACTERS_MAX: Final = 1_000
 _HEADERS: Final = {
@@ -90,6 +96,10 @@ class Doorkeeping:
         own = f"{'https' if self.secure else 'http'}://{host}"
         if origin is not None and origin.lower() != own:
             return HTTPStatus.FORBIDDEN, _FOREIGN.format(origin=origin)
+        # A browser presents a certificate to a page that another site has put into its own, too.
+        site = request.headers.get("sec-fetch-site", "")
+        if site in _ELSEWHERE and request.headers.get("sec-fetch-mode") != "navigate":
+            return HTTPStatus.FORBIDDEN, _FOREIGN.format(origin=site)
         if request.method in _READS or _is_without_session(request.url.path):
             return None
         if origin is None:
@@ -152,7 +162,14 @@ class Door:
         if _is_without_session(path):
             return None
         if visitor is None:
-            return self._shut(request, HTTPStatus.UNAUTHORIZED)
+            caller = Credential(caller=request.scope.get("state", {}).get(CERTIFIED, ""))
+            if caller == CONSOLE:
+                return self._shut(request, HTTPStatus.UNAUTHORIZED)
+            try:
+                await self._console.callers.manager(caller)
+            except AccessDenied as error:
+                return self._shut(request, HTTPStatus.FORBIDDEN, str(error))
+            visitor = keeping.visitors.certified(caller)
         request.scope[VISITOR] = visitor
         return None
 
@@ -177,11 +194,11 @@ class Door:
             token = (await read_form(request)).text("token").strip()
             if not 0 < len(token) <= _TOKEN_CHARACTERS_MAX:
                 return self._shut(request, HTTPStatus.BAD_REQUEST, "write your token")
-            await self._console.callers.manager(token)
+            await self._console.callers.manager(Credential(token))
         except DrayError as error:
             return self._shut(request, status_of(error), str(error))
         home = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        keeping.set_cookie(home, keeping.visitors.admit(token))
+        keeping.set_cookie(home, keeping.visitors.admit(Credential(token)))
         return home
 
     def _shut(self, request: Request, status: HTTPStatus, sentence: str = "") -> Response:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
@@ -18,7 +19,7 @@ import dray.aio
 from dray.client.connections.address import parse_address
 from dray.console import pages
 from dray.console.app import TABS, application
-from dray.console.callers import Callers
+from dray.console.callers import CONSOLE, Callers
 from dray.console.console import Console
 from dray.console.door import LOOPBACK, Doorkeeping
 from dray.console.http.server import server
@@ -33,12 +34,11 @@ from dray.net.tokens import is_within_machine
 from dray.notify import READY, STOPPING, notify
 
 if TYPE_CHECKING:
-    import ssl
-
     import uvicorn
 
     from dray.aio import Manager
     from dray.client.awaited.opening import Opening
+    from dray.model.callers import Credential
 
 _INPUT_BYTES: Final = 4096
 _NICE: Final = 10
@@ -106,15 +106,18 @@ async def _serve(options: ConsoleOptions) -> int:
     return 0
 
 
-def _connecting(options: ConsoleOptions, token: str) -> Opening[Manager]:
-    """Connect with the token of a visitor; without one as the console itself."""
+def _connecting(options: ConsoleOptions, visitor: Credential) -> Opening[Manager]:
+    """Connect with the token of a visitor, for one with a certificate, or as the console itself."""
+    # Those are for the queue managers of --also, where the console's own needs no TLS.
+    secure = options.url.startswith("drays:") or not options.also
     return dray.aio.connect(
         options.url,
-        ca=options.ca,
-        cert=options.cert,
-        key=options.key,
-        token=token or None,
-        token_file=None if token else options.token_file,
+        ca=options.ca if secure else None,
+        cert=options.cert if secure else None,
+        key=options.key if secure else None,
+        token=visitor.token or None,
+        token_file=options.token_file if visitor == CONSOLE else None,
+        caller=visitor.caller or None,
     )
 
 
@@ -125,11 +128,10 @@ def _others(options: ConsoleOptions) -> dict[str, Callers]:
     """
     found = {}
     for url in options.also:
-        given = options
-        if not url.startswith("drays:"):
-            given = msgspec.structs.replace(options, ca=None, cert=None, key=None)
-        parse_address(url, given.ca, given.cert, given.key)
-        found[url] = Callers(partial(_connecting, msgspec.structs.replace(given, url=url)))
+        given = msgspec.structs.replace(options, url=url)
+        files = (given.ca, given.cert, given.key) if url.startswith("drays:") else ()
+        parse_address(url, *files)
+        found[url] = Callers(partial(_connecting, given))
     return found
 
 
@@ -162,7 +164,11 @@ def _tls(options: ConsoleOptions, goal: tuple[str, int] | Path) -> ssl.SSLContex
             raise InvalidConfiguration(
                 "a Unix socket needs no TLS: only its owner reaches it; leave --tls-cert out"
             )
-        return presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
+        context = presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
+        if options.tls_client_ca is not None:
+            # A browser without a certificate may sign in with a token.
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return context
     if options.tls_key is not None or options.tls_client_ca is not None:
         raise InvalidConfiguration("--tls-key and --tls-client-ca need --tls-cert; give it too")
     if isinstance(goal, Path) or is_within_machine(goal[0]):

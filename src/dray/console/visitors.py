@@ -7,7 +7,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from dray.console.callers import CONSOLE
+
+if TYPE_CHECKING:
+    from dray.model.callers import Credential
 
 _COOKIE_BYTES: Final = 32
 _VISITORS_MAX: Final = 256
@@ -21,9 +26,9 @@ _SAID_MAX: Final = 20
 class Visitor:
     """One session: whose rights it has, and what the next page says first."""
 
-    def __init__(self, token: str) -> None:
-        """Take the token of a caller of the queue manager; "" is the console itself."""
-        self.token = token
+    def __init__(self, caller: Credential) -> None:
+        """Take the caller of the queue manager whose rights it has."""
+        self.caller = caller
         self.last_seen = 0.0
         self._said: list[tuple[str, str]] = []
 
@@ -44,11 +49,20 @@ class Visitors:
         """Begin without any."""
         self._clock = clock
         self._by_digest: OrderedDict[bytes, Visitor] = OrderedDict()
+        self._certified: OrderedDict[Credential, Visitor] = OrderedDict()
 
-    def admit(self, token: str = "") -> str:
+    def certified(self, caller: Credential) -> Visitor:
+        """The session of everybody who shows the certificate of a name; it has no cookie."""
+        visitor = self._certified.setdefault(caller, Visitor(caller))
+        self._certified.move_to_end(caller)
+        while len(self._certified) > _VISITORS_MAX:
+            self._certified.popitem(last=False)
+        return visitor
+
+    def admit(self, caller: Credential = CONSOLE) -> str:
         """Begin a session; return its cookie."""
         cookie = secrets.token_urlsafe(_COOKIE_BYTES)
-        visitor = Visitor(token)
+        visitor = Visitor(caller)
         visitor.last_seen = self._clock()
         self._by_digest[_digest(cookie)] = visitor
         while len(self._by_digest) > _VISITORS_MAX:

@@ -140,6 +140,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     open: bool = False
     http: str | None = None
     console: str | None = None
+    console_also: tuple[str, ...] = ()
     access: tuple[AccessOption, ...] = ()
     peers: tuple[PeerOption, ...] = ()
 
@@ -185,6 +186,10 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             http_address(self.http)
         if self.console is not None:
             http_address(self.console)
+        elif self.console_also:
+            raise InvalidConfiguration(
+                "console_also names queue managers that a console asks; set `console`, too"
+            )
 
     def _check_peers(self) -> None:
         for option in self.peers:

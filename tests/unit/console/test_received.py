@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 import dray.aio
+from dray.console.callers import CONSOLE
 from dray.console.sample.received import ReceivedFile, ReceivedFiles
 from dray.console.visitors import Visitor
 from dray.errors import Misuse
@@ -38,7 +39,7 @@ def test_a_file_that_nobody_reads_goes_back_to_its_queue(run, monkeypatch):
     monkeypatch.setattr("dray.console.sample.received._UNREAD_S", 0.01)
 
     async def act(large):
-        files, visitor = ReceivedFiles(), Visitor("")
+        files, visitor = ReceivedFiles(), Visitor(CONSOLE)
         file = await held(large, visitor)
         files.add(file)
         async with large.receive(timeout=30) as again:
@@ -52,7 +53,7 @@ def test_a_file_that_nobody_reads_goes_back_to_its_queue(run, monkeypatch):
 
 def test_a_file_that_is_read_stays(run, monkeypatch):
     async def act(large):
-        files, visitor = ReceivedFiles(), Visitor("")
+        files, visitor = ReceivedFiles(), Visitor(CONSOLE)
         file = await held(large, visitor)
         files.add(file)
         for _ in range(2):
@@ -69,7 +70,7 @@ def test_a_file_that_is_read_stays(run, monkeypatch):
 
 def test_the_end_of_the_console_gives_all_files_back(run):
     async def act(large):
-        files, visitor = ReceivedFiles(), Visitor("")
+        files, visitor = ReceivedFiles(), Visitor(CONSOLE)
         files.add(await held(large, visitor))
         await files.close()
         async with large.receive(timeout=10) as again:
@@ -80,7 +81,7 @@ def test_the_end_of_the_console_gives_all_files_back(run):
 
 def test_only_so_many_files_are_held(run):
     async def act(large):
-        files, visitor = ReceivedFiles(), Visitor("")
+        files, visitor = ReceivedFiles(), Visitor(CONSOLE)
         file = await held(large, visitor)
         for _ in range(8):
             files.check_room()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dray.console.visitors import Visitors
+from dray.model.callers import Credential
 
 
 class Clock:
@@ -14,8 +15,8 @@ class Clock:
 
 def test_a_session_is_found_by_its_cookie_alone():
     visitors = Visitors()
-    cookie, other = visitors.admit("hers"), visitors.admit()
-    assert [visitors.find(each).token for each in (cookie, other)] == ["hers", ""]
+    cookie, other = visitors.admit(Credential("hers")), visitors.admit()
+    assert [visitors.find(each).caller.token for each in (cookie, other)] == ["hers", ""]
     assert visitors.find(cookie[:-1]) is None
     visitors.dismiss(cookie)
     assert visitors.find(cookie) is None

@@ -25,7 +25,8 @@ from dray.cli.settings import Settings, takes_url_and_json
 @click.option(
     "--tls-client-ca",
     metavar="FILE.pem",
-    help="Accept only browsers that present a certificate signed by one of these authorities.",
+    help="Let in browsers that present a certificate signed by one of these authorities, without"
+    " a token and with the rights of cert:NAME.",
 )
 @click.option(
     "--also",
@@ -56,7 +57,8 @@ def command(
     """Show queues, dead letters and deliveries in a browser, until told to stop.
 
     It prints a link that opens it once. At an address that other machines reach it needs
-    --tls-cert, and each visitor signs in with a token and has its rights. Needs the extra console.
+    --tls-cert, and each visitor presents a certificate or signs in with a token, and has its
+    rights. Needs the extra console.
     """
     from dray.console import run
 

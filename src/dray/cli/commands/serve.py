@@ -53,6 +53,12 @@ if TYPE_CHECKING:
     help="Run `dray console` beside it, in a process of its own  [alone: at 127.0.0.1:7341].",
 )
 @click.option(
+    "--console-also",
+    multiple=True,
+    metavar="URL",
+    help="Another queue manager that the console asks for the story of a message; repeatable.",
+)
+@click.option(
     "--tls-cert",
     metavar="FILE.pem",
     help=("Certificate to present: TCP clients must then use TLS."),
@@ -118,6 +124,7 @@ def command(
     socket: str | None,
     http: str | None,
     console: str | None,
+    console_also: tuple[str, ...],
     tls_cert: str | None,
     tls_key: str | None,
     tls_ca: str | None,
@@ -143,6 +150,7 @@ def command(
         socket=socket,
         http=http,
         console=console,
+        console_also=console_also or None,
         tls_cert=tls_cert,
         tls_key=tls_key,
         tls_ca=tls_ca,

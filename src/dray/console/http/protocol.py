@@ -15,9 +15,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dray.console.http.limits import HEAD_BYTES_MAX, HEAD_S, LONG_BODY_BYTES, STALLED_S
 from dray.console.http.long_body import LongBody
+from dray.model.callers import NOBODY, caller_name
 
 TAKE_BODY: Final = "dray.take_body"
 """In the state of each request: gives the rest of its body as a `LongBody`, or None."""
+CERTIFIED: Final = "dray.certified"
+"""In the state of each request: `cert:NAME` for a client that presented a certificate, else ""."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -35,6 +38,7 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         super().connection_made(transport)
+        self.app_state[CERTIFIED] = _certified(transport.get_extra_info("peercert"))
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -112,3 +116,10 @@ class BoundedProtocol(H11Protocol):
         if timer is not None:
             timer.cancel()
             setattr(self, name, None)
+
+
+def _certified(certificate: dict[str, Any] | None) -> str:
+    """The caller that a certificate proves: its first name. TLS has checked who signed it."""
+    names = [name for _, name in (certificate or {}).get("subjectAltName", ())]
+    caller = caller_name("cert", names[0]) if names else NOBODY
+    return "" if caller == NOBODY else caller

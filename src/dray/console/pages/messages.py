@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dray.console.attachments import attachment, picture_type
+from dray.console.callers import CONSOLE
 from dray.console.console import console_of, visitor_of
 from dray.console.http.bodies import BodyAnswer, Piece
 from dray.console.pages.asking import at, counted, link
@@ -165,8 +166,8 @@ async def _story(request: Request) -> Response:
     """All that running queue managers can tell of one message."""
     console, manager = await at(request)
     wanted = request.query_params.get("id", "").strip()
-    # The console's own proof opens the other ones: a visitor with a token has no part in it.
-    others = {} if visitor_of(request).token else console.others
+    # The console's own proof opens the other ones: other visitors have no part in it.
+    others = console.others if visitor_of(request).caller == CONSOLE else {}
     story = await story_of(manager, others, wanted) if wanted else WholeStory([], [], [])
     return console.page(request, "pages/story.html", wanted=wanted, story=story, to=link)
 

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from dray.console.http.protocol import CERTIFIED
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.held import Ended, Holding, Holdings
 from dray.console.v1.holders import TokenHolder, TokenHolders
@@ -135,7 +136,8 @@ class Endpoint:
                     403, "read-only", "this server was started with --read-only, so it changes"
                     " nothing; use another one",
                 )  # fmt: skip
-            async with holders.of(request.headers.get("authorization")) as caller:
+            certified = scope.get("state", {}).get(CERTIFIED, "")
+            async with holders.of(request.headers.get("authorization"), certified) as caller:
                 answer = await self._row.handler(Call(request, caller))
                 await answer(scope, receive, noting)
         except ClientDisconnect:

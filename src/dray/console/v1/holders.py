@@ -27,6 +27,7 @@ from dray.console.v1.limits import (
     WAITS_MAX,
 )
 from dray.errors import AccessDenied
+from dray.model.callers import Credential
 from dray.model.names import STATUS_QUEUE
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from dray.client.awaited.opening import Opening
     from dray.client.connections.link import Link
 
-Connects = Callable[[str], "Opening[Manager]"]
-"""Connects to the queue manager with a token."""
+Connects = Callable[[Credential], "Opening[Manager]"]
+"""Connects to the queue manager as a caller."""
 _BEARER: Final = re.compile(r"(?i:bearer) +([A-Za-z0-9._~+/=-]+)\Z")
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="dray"'}
 
@@ -130,11 +131,20 @@ class TokenHolders:
         self._closing: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def of(self, authorization: str | None) -> AsyncIterator[TokenHolder]:
-        """The caller of one request; raises `HttpRefusal` for a token that is unknown."""
-        token = _token_in(authorization)
-        name = hashlib.sha256(token.encode("ascii")).hexdigest()
-        caller = self._known.get(name) or await self._greeted(name, token)
+    async def of(
+        self, authorization: str | None, certified: str = ""
+    ) -> AsyncIterator[TokenHolder]:
+        """The caller of one request: the holder of its token, else of its client's certificate.
+
+        Raises `HttpRefusal` for one that is unknown.
+        """
+        if authorization is None and certified:
+            who = Credential(caller=certified)
+        else:
+            who = Credential(_token_in(authorization))
+        # No token has a colon, so it is never the name of a certificate.
+        name = hashlib.sha256((who.token or who.caller).encode()).hexdigest()
+        caller = self._known.get(name) or await self._greeted(name, who)
         try:
             # A connection that was lost is made anew here, and a token that was revoked is refused.
             await caller.link.connection()
@@ -157,7 +167,7 @@ class TokenHolders:
         known, self._known = self._known, OrderedDict()
         await asyncio.gather(*(each.close() for each in known.values()), *self._closing)
 
-    async def _greeted(self, name: str, token: str) -> TokenHolder:
+    async def _greeted(self, name: str, who: Credential) -> TokenHolder:
         lock = self._locks.setdefault(name, asyncio.Lock())
         try:
             async with lock, self._greetings:
@@ -166,7 +176,7 @@ class TokenHolders:
                     return known
                 await self._make_room()
                 try:
-                    manager = await self._connects(token)
+                    manager = await self._connects(who)
                 except AccessDenied as error:
                     raise _unauthorized(str(error)) from error
                 caller = TokenHolder(name, manager, self._bodies, self._uploads)

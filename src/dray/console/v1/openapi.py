@@ -60,10 +60,13 @@ def document(rows: Iterable[Row]) -> dict[str, Any]:
             "description": "Send and receive messages of any size, exactly once and in order.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"certificate": []}],
         "paths": paths,
         "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "certificate": {"type": "mutualTLS"},
+            },
             "schemas": {"Problem": _PROBLEM_SCHEMA},
         },
     }

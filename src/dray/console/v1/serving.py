@@ -38,7 +38,7 @@ def application(url: str, operators: str, *, private: bool = True) -> Starlette:
 
     Where the address is not private, others could read the tokens, so `/v1` is closed.
     """
-    holders = TokenHolders(lambda token: dray.aio.connect(url, token=token))
+    holders = TokenHolders(lambda who: dray.aio.connect(url, token=who.token))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
