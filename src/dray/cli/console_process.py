@@ -31,7 +31,7 @@ class ConsoleProcess:
             )
         assert options.console is not None
         command = [sys.executable, "-m", "dray.cli", "--url", url]
-        # What the queue manager trusts and presents at others, the console does too.
+        # The console trusts and presents the same at other queue managers.
         given = {"--ca": options.tls_ca, "--cert": options.tls_cert, "--key": options.tls_key}
         for name, file in given.items() if options.console_also else ():
             command += [name, file] if file is not None else []

@@ -104,7 +104,7 @@ class Console:
         shared = {
             "path": request.url.path,
             "tabs": self._tabs if visitor is not None else [],
-            # Whoever comes by a certificate comes in again by it.
+            # The holder of a certificate would come in again by it.
             "can_leave": visitor is not None and not visitor.caller.caller,
             "read_only": self.read_only,
             # Nobody learns the name from outside.

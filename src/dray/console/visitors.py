@@ -7,18 +7,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dray.console.callers import CONSOLE
-
-if TYPE_CHECKING:
-    from dray.model.callers import Credential
+from dray.model.callers import Credential
 
 _COOKIE_BYTES: Final = 32
 _VISITORS_MAX: Final = 256
 """More people do not look after one queue manager; the one who was away longest leaves."""
 _IDLE_S: Final = 12 * 3600.0
 """A working day: a browser that polls is never idle."""
+_CONSOLE: Final = Credential()
 _SAID_MAX: Final = 20
 """Sentences that wait for the next page; the oldest go."""
 
@@ -59,7 +57,7 @@ class Visitors:
             self._certified.popitem(last=False)
         return visitor
 
-    def admit(self, caller: Credential = CONSOLE) -> str:
+    def admit(self, caller: Credential = _CONSOLE) -> str:
         """Begin a session; return its cookie."""
         cookie = secrets.token_urlsafe(_COOKIE_BYTES)
         visitor = Visitor(caller)
