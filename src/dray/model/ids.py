@@ -45,6 +45,12 @@ def join_id(manager: ManagerId, number: int) -> str:
     return f"{manager}\\{number}"
 
 
+def message_ids(manager: ManagerId, first: int, count: int) -> list[MessageId]:
+    """The ids of so many messages with numbers in a row."""
+    before = join_id(manager, 0)[:-1]
+    return [MessageId(f"{before}{number}") for number in range(first, first + count)]
+
+
 def split_id(text: str) -> tuple[ManagerId, int]:
     """Take an id apart; raises `Misuse` if the text has not its form."""
     manager, _, number = text.partition("\\")

@@ -67,6 +67,8 @@ _FLAG_COPIES_AT = 1
 COPY_DEAD_LETTER = FLAG_DEAD_LETTER >> _FLAG_COPIES_AT
 COPY_JOURNAL = FLAG_JOURNAL >> _FLAG_COPIES_AT
 _COPIES = COPY_DEAD_LETTER | COPY_JOURNAL
+COPIES_BY_FLAGS = tuple(flags >> _FLAG_COPIES_AT & _COPIES for flags in range(_FLAGS_KNOWN + 1))
+"""`RecordHeader.copies` of a record without acknowledgments, by its flags."""
 WANTS_ACKNOWLEDGMENTS = 4
 """Notifications and copies that the sender asks for, as bits of `RecordHeader.copies`."""
 
@@ -95,7 +97,7 @@ class RecordHeader(NamedTuple):
     def copies(self) -> int:
         """Notifications and copies that the sender asks for: the bits above."""
         wishes = WANTS_ACKNOWLEDGMENTS if self.acknowledge else 0
-        return self.flags >> _FLAG_COPIES_AT & _COPIES | wishes
+        return COPIES_BY_FLAGS[self.flags] | wishes
 
 
 _Label = Annotated[str, msgspec.Meta(max_length=LABEL_CHARACTERS_MAX)]

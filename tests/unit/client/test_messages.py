@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import accumulate
 
-from dray.client.calls.messages import messages_in, record_of
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.checksum import crc32c
+from dray.client.calls.messages import SendBatch, addressed, messages_in, record_of
 from dray.errors import ProtocolError
 from dray.model.classes import MessageClass
 from dray.model.message import Message
 from dray.wire.frames import Envelope
+from dray.wire.record import HEADER_BYTES
 from tests.cost import calls_of
 
 SOURCE = b"\xab" * 16
@@ -59,7 +66,67 @@ def test_a_class_that_is_none_is_refused():
 def test_a_batch_is_read_in_few_calls_a_message():
     envelopes, body = came(*[Message(body=b"body")] * 100)
     calls = calls_of(lambda: messages_in(envelopes, memoryview(body), "orders"))
+    assert calls <= len(envelopes), "9 calls for each when it was read by itself"
+    envelopes, body = came(*[Message(body=b"body", label="one")] * 100)
+    calls = calls_of(lambda: messages_in(envelopes, memoryview(body), "orders"))
     assert calls <= 10 * len(envelopes), "23 calls for each before its fields were in tables"
+
+
+@given(
+    st.lists(st.binary(max_size=50), min_size=2, max_size=9),
+    st.builds(
+        Message,
+        priority=st.integers(0, 7),
+        recoverable=st.sampled_from([None, True, False]),
+        use_dead_letter_queue=st.sampled_from([None, True, False]),
+        use_journal_queue=st.booleans(),
+    ),
+    st.sampled_from(["orders", "orders;journal", "system$;deadletter"]),
+    st.data(),
+)
+def test_a_batch_of_alike_messages_is_read_as_each_by_itself(bodies, like, queue, data):
+    _, whole = came(*[msgspec.structs.replace(like, body=each) for each in bodies])
+    few = st.integers(0, 3)
+    envelopes = [
+        Envelope(
+            at,
+            HEADER_BYTES + len(body),
+            crc32c(record),
+            data.draw(few),
+            *data.draw(st.tuples(few, few)),
+            marks=data.draw(few),
+            message_class=data.draw(st.sampled_from([0, 0, 0, MessageClass.NACK_PURGED])),
+            abort_count=data.draw(few),
+            move_count=data.draw(few),
+        )
+        for at, (body, record) in enumerate(zip(bodies, cut(whole, bodies), strict=True), 5)
+    ]
+    together = messages_in(envelopes, memoryview(whole), queue)
+    alone = [
+        messages_in([envelope], memoryview(record), queue)[0]
+        for envelope, record in zip(envelopes, cut(whole, bodies), strict=True)
+    ]
+    assert together == alone
+
+
+@given(
+    st.lists(st.binary(max_size=50), max_size=9),
+    st.sampled_from(["orders", "dray:host/orders"]),
+    st.booleans(),
+)
+def test_a_batch_of_bytes_is_sent_as_each_by_itself(bodies, destination, mixed):
+    given = [*map(bytearray, bodies[:1]), *bodies[1:]] if mixed else bodies
+    batch = SendBatch(iter(given), destination)
+    assert batch.count == len(bodies)
+    assert batch.records(SOURCE, 3) == [
+        record_of(addressed(Message(body=body), destination), SOURCE, at)
+        for at, body in enumerate(bodies, 3)
+    ]
+
+
+def cut(whole, bodies):
+    ends = list(accumulate(HEADER_BYTES + len(body) for body in bodies))
+    return [whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 def test_a_message_of_a_journal_was_sent_to_its_queue_and_a_dead_letter_where_its_sender_noted():

@@ -15,6 +15,7 @@ from dray.client.awaited.transaction import Transaction
 from dray.client.calls.messages import (
     ReceivedTransaction,
     Record,
+    SendBatch,
     SendProperties,
     addressed,
     in_frames,
@@ -35,7 +36,7 @@ from dray.errors import (
     MessageNotFound,
     TransactionUsage,
 )
-from dray.model.ids import EXPRESS_OUTCOME, LookupId, ManagerId, MessageId, join_id
+from dray.model.ids import EXPRESS_OUTCOME, LookupId, ManagerId, MessageId, join_id, message_ids
 from dray.model.limits import MIB, PRIORITY_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.frames import (
@@ -131,20 +132,15 @@ class Queue:
         own. To a non-transactional queue they go frame by frame: the field `sent` of an error then
         says how many messages were sent before. A lost answer raises `InDoubt`, as in `send`.
         """
-        name = self.name
-        batch = [addressed(message_from(each, {}), name) for each in messages]
+        batch = SendBatch(messages, self.name)
         connection = (
             await self.handle.link.connection()
             if transaction is None
             else connection_in(transaction, self.handle)
         )
-        first = await connection.numbers(len(batch)) if batch else 0
-        source = connection.source
-        records = [
-            record_of(message, source, number) for number, message in enumerate(batch, first)
-        ]
-        manager = ManagerId(connection.manager_id)
-        ids = [MessageId(join_id(manager, first + at)) for at in range(len(batch))]
+        first = await connection.numbers(batch.count) if batch.count else 0
+        records = batch.records(connection.source, first)
+        ids = message_ids(ManagerId(connection.manager_id), first, batch.count)
         if transaction is not None:
             await self._send_in(transaction, records)
             return ids

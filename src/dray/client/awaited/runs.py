@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dray.model.limits import FRAME_BODY_BYTES_MAX, MIB
@@ -50,6 +51,15 @@ class SendRun:
 
         It must take the first of them.
         """
+        if not first and 1 < len(records) <= _RUN_MESSAGES - len(self.sizes):
+            # A batch that fits, as most do.
+            heads, bodies, sizes, crcs = zip(*records, strict=True)
+            if self.bytes + sum(sizes) <= _RUN_BYTES:
+                self.buffers += chain.from_iterable(zip(heads, bodies, strict=True))
+                self.sizes += sizes
+                self.crcs += crcs
+                self.bytes += sum(sizes)
+                return len(records)
         at, size = first, self.bytes
         room = _RUN_MESSAGES - len(self.sizes)
         for record in records[first:] if first else records:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from inspect import Parameter
+from itertools import accumulate
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -27,6 +28,7 @@ from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_i
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
 from dray.model.message import Buffer, Message
 from dray.model.names import SYSTEM, parse_queue_address
+from dray.wire.alike import AlikeRecords, encode_alike, read_alike
 from dray.wire.frames import MARK_FIRST, MARK_LAST
 from dray.wire.record import (
     FLAG_DEAD_LETTER,
@@ -169,6 +171,31 @@ def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLA
     return _record_from((head, body, len(head) + len(body), crc))
 
 
+class SendBatch:
+    """Messages that are sent together; those without properties are encoded by few calls."""
+
+    def __init__(self, given: Iterable[Message | Buffer], destination: str) -> None:
+        """Take what a program sends to a queue; raises as `message_from` does."""
+        batch = list(given)
+        self.count = len(batch)
+        self._like = addressed(Message(), destination)
+        self._messages: list[Message] = []
+        self._bodies: list[bytes] = []
+        if {*map(type, batch)} == {bytes}:
+            self._bodies = cast("list[bytes]", batch)
+        else:
+            self._messages = [addressed(message_from(each, {}), destination) for each in batch]
+
+    def records(self, source: bytes, first: int) -> list[Record]:
+        """Encode them, numbered from one on; raises as `record_of` does."""
+        if not self._bodies:
+            return [record_of(each, source, at) for at, each in enumerate(self._messages, first)]
+        bodies = self._bodies
+        heads, sizes = encode_alike(self._like, bodies, source, first)
+        crcs = map(crc32c, bodies, map(crc32c, heads))
+        return list(map(_record_from, zip(heads, bodies, sizes, crcs, strict=True)))
+
+
 def in_frames(records: list[Record]) -> Iterator[list[Record]]:
     """Cut records into as few frames as fit the bounds of one frame."""
     frame: list[Record] = []
@@ -188,21 +215,29 @@ def check_sendable(message: Message) -> None:
     record_of(message, bytes(_SOURCE_BYTES), 0)
 
 
-def messages_in(envelopes: Iterable[Envelope], body: memoryview, destination: str) -> list[Message]:
+def messages_in(envelopes: Sequence[Envelope], body: memoryview, destination: str) -> list[Message]:
     """Take a frame's records apart, one at least; raises `ProtocolError` for what is damaged."""
-    found = []
-    offset = 0
     read_from = _ReadFrom.of(destination)
-    for envelope in envelopes:
-        end = offset + envelope.length
-        record = body[offset:end]
-        header = checked_header(record, envelope.length, envelope.crc)
-        own = bytes(record[HEADER_BYTES + header.properties_bytes :])
-        found.append(_message(envelope, record, header, read_from=read_from, body=own))
-        offset = end
-    if not found or offset != len(body):
+    if len(envelopes) == 1:
+        return [_received(envelopes[0], body, read_from)]
+    sizes = [each.length for each in envelopes]
+    ends = [*accumulate(sizes)]
+    if not ends or ends[-1] != len(body):
         raise ProtocolError("the records in an answer do not match its envelopes")
-    return found
+    records = [body[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    alike = _alike(envelopes, records, body)
+    if alike is not None:
+        return _plain_messages(envelopes, records, alike, read_from.destination)
+    return [
+        _received(envelope, record, read_from)
+        for envelope, record in zip(envelopes, records, strict=True)
+    ]
+
+
+def _received(envelope: Envelope, record: memoryview, read_from: _ReadFrom) -> Message:
+    header = checked_header(record, envelope.length, envelope.crc)
+    body = bytes(record[HEADER_BYTES + header.properties_bytes :])
+    return _message(envelope, record, header, read_from=read_from, body=body)
 
 
 def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived:
@@ -229,6 +264,53 @@ class _ReadFrom(NamedTuple):
         if queue == SYSTEM:
             return cls(name, keeps_copies=True)
         return cls(queue if sub_queue == "journal" else name, keeps_copies=False)
+
+
+def _alike(
+    envelopes: Sequence[Envelope], records: list[memoryview], body: memoryview
+) -> AlikeRecords | None:
+    """The common header of plain, undamaged messages; None for all others."""
+    if [*map(crc32c, records)] != [each.crc for each in envelopes]:
+        return None
+    if {each.message_class for each in envelopes} != {MessageClass.NORMAL}:
+        return None
+    return read_alike(body, [*map(len, records)])
+
+
+def _plain_messages(
+    envelopes: Sequence[Envelope],
+    records: list[memoryview],
+    alike: AlikeRecords,
+    destination: str,
+) -> list[Message]:
+    """The messages of alike records, as `_message` makes each; what is not given is the default."""
+    header, numbers = alike
+    source = ManagerId(header.source.hex())
+    recoverable, dead_letter, journal = _CHOICES[header.flags]
+    before = join_id(source, 0)[:-1]
+    transactions = {each.transaction for each in envelopes}
+    transaction_ids = {each: TransactionId(f"{before}{each}") for each in transactions if each}
+    return [
+        Message(
+            bytes(record[HEADER_BYTES:]),
+            priority=0 if envelope.transaction else header.priority,
+            recoverable=recoverable or envelope.transaction != 0,
+            use_dead_letter_queue=dead_letter,
+            use_journal_queue=journal,
+            id=MessageId(f"{before}{number}"),
+            lookup_id=LookupId(envelope.lookup_id),
+            transaction_id=transaction_ids.get(envelope.transaction),
+            first_in_transaction=envelope.marks & MARK_FIRST != 0,
+            last_in_transaction=envelope.marks & MARK_LAST != 0,
+            sent_time=envelope.sent_us / _MICROSECONDS,
+            arrived_time=envelope.arrived_us / _MICROSECONDS,
+            source=source,
+            destination=destination,
+            abort_count=envelope.abort_count,
+            move_count=envelope.move_count,
+        )
+        for envelope, record, number in zip(envelopes, records, numbers, strict=True)
+    ]
 
 
 def _message(

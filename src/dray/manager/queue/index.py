@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 _KEY = struct.Struct(">BQ")
 _TAIL_FORM = "IIIIQQQQQIIBHBBB"
-_TAIL = struct.Struct(f"<{_TAIL_FORM}")
+TAIL = struct.Struct(f"<{_TAIL_FORM}")
 KEY_BYTES = _KEY.size
-TAIL_BYTES = _TAIL.size
+TAIL_BYTES = TAIL.size
 ENTRY_BYTES = KEY_BYTES + TAIL_BYTES
 _TAIL_IN_ENTRY = struct.Struct(f"<{KEY_BYTES}x{_TAIL_FORM}")
 _ENTRY = struct.Struct(f">BQ{TAIL_BYTES}s")
@@ -83,18 +83,18 @@ _KIND_FIELD = 13
 _COUNT_MAX = 255
 _PRIORITY_TOP = 7
 _TWO_BITS = 3
-_PRIORITY_AT = 2
+PRIORITY_AT = 2
 _THREE_BITS = 7
-_COPIES_AT = 5
+COPIES_AT = 5
 ORDINAL_BITS = 22
 ORDINAL_MAX = (1 << ORDINAL_BITS) - 1
-_PRIORITY_BYTES = bytes(_PRIORITY_TOP - (kind >> _PRIORITY_AT & _THREE_BITS) for kind in range(256))
+_PRIORITY_BYTES = bytes(_PRIORITY_TOP - (kind >> PRIORITY_AT & _THREE_BITS) for kind in range(256))
 """By kind byte: what the key begins with."""
 _EXPRESS = int(Kind.EXPRESS)
 _LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != _EXPRESS)
 """The highest byte of the file number of all kinds but express ones."""
 _KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & _TWO_BITS)
-_KINDS_ASKING_NOTHING = bytes(range(1 << _COPIES_AT))
+_KINDS_ASKING_NOTHING = bytes(range(1 << COPIES_AT))
 assert FOLLOWING_MAX == (1 << 32 - ORDINAL_BITS) - 1
 
 
@@ -156,10 +156,10 @@ def pack_tail(
     """
     file, offset, length = record.extent
     following = min(following, FOLLOWING_MAX)
-    return _TAIL.pack(
+    return TAIL.pack(
         file, offset, length, record.crc, record.number, transaction, record.sent_us, arrived_us,
         record.expires_us, route, ordinal | following << ORDINAL_BITS, marks, record.message_class,
-        record.part | record.priority << _PRIORITY_AT | record.copies << _COPIES_AT,
+        record.part | record.priority << PRIORITY_AT | record.copies << COPIES_AT,
         0, min(_COUNT_MAX, hops),
     )  # fmt: skip
 
@@ -236,7 +236,7 @@ def with_route(tail: bytes, route: int) -> bytes:
 def without_dead_letter(tail: bytes) -> bytes:
     """The tail of the same message as if its sender had not asked for dead letters."""
     packed = bytearray(tail)
-    packed[_KIND_AT] &= ~(COPY_DEAD_LETTER << _COPIES_AT)
+    packed[_KIND_AT] &= ~(COPY_DEAD_LETTER << COPIES_AT)
     return bytes(packed)
 
 
@@ -278,16 +278,16 @@ def sent_anew(
 ) -> bytes:
     """The tail of a message that was kept somewhere, as one sent now; transaction 0 is none."""
     ordinal, following, marks = place
-    fields = list(_TAIL.unpack(tail))
+    fields = list(TAIL.unpack(tail))
     kind = fields[_KIND_FIELD]
     if transaction:
-        kind &= ~(_THREE_BITS << _PRIORITY_AT)
+        kind &= ~(_THREE_BITS << PRIORITY_AT)
     places = min(ordinal, ORDINAL_MAX) | min(following, FOLLOWING_MAX) << ORDINAL_BITS
     fields[_TRANSACTION_FIELD:] = [
         transaction, when_us, when_us, expires_us, 0, places if transaction else 0,
         marks if transaction else 0, 0, kind, 0, 0,
     ]  # fmt: skip
-    return _TAIL.pack(*fields)
+    return TAIL.pack(*fields)
 
 
 def pack_place(extent: Extent) -> bytes:
@@ -307,7 +307,7 @@ def tail_of(entry: bytes) -> bytes:
 
 def with_key(tail: bytes, lookup_id: int) -> bytes:
     """Make the entry of a tail that is given its position."""
-    priority = _PRIORITY_TOP - (tail[_KIND_AT] >> _PRIORITY_AT & _THREE_BITS)
+    priority = _PRIORITY_TOP - (tail[_KIND_AT] >> PRIORITY_AT & _THREE_BITS)
     return _KEY.pack(priority, lookup_id) + tail
 
 
@@ -315,12 +315,12 @@ def unpack(entry: bytes) -> Entry:
     """Read an entry."""
     fields = _TAIL_IN_ENTRY.unpack(entry)
     *others, ordinal, marks, message_class, kind, aborts, moves = fields
-    part, priority = kind & _TWO_BITS, kind >> _PRIORITY_AT & _THREE_BITS
+    part, priority = kind & _TWO_BITS, kind >> PRIORITY_AT & _THREE_BITS
     following, ordinal = ordinal >> ORDINAL_BITS, ordinal & ORDINAL_MAX
     return Entry._make(
         (
             lookup_id_of(entry), *others, ordinal, marks, message_class, aborts, moves,
-            part, priority, kind >> _COPIES_AT, following,
+            part, priority, kind >> COPIES_AT, following,
         )
     )  # fmt: skip
 
@@ -445,4 +445,4 @@ def part_of(entry: bytes) -> int:
 
 def copies_of(entry: bytes) -> int:
     """Notifications and copies that the sender of a packed entry asks for, as in `Entry.copies`."""
-    return entry[KEY_BYTES + _KIND_AT] >> _COPIES_AT
+    return entry[KEY_BYTES + _KIND_AT] >> COPIES_AT

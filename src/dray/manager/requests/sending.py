@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import accumulate, groupby, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -43,9 +43,11 @@ from dray.model.classes import Part, QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, kind_of
+from dray.wire.alike import headers_of, read_alike
 from dray.wire.file_frames import SendFile
 from dray.wire.frames import MARK_SINGLE, Done, Reserve, Send
 from dray.wire.record import (
+    COPIES_BY_FLAGS,
     FLAG_TIMED,
     HEADER_BYTES,
     RecordHeader,
@@ -264,10 +266,18 @@ def _staged(
     body: memoryview,
 ) -> list[Staged]:
     """Properties of each record that a commit needs."""
-    staged, offset, now_us = [], 0, context.now_us
+    now_us = context.now_us
     transactional, outgoing = queue.options.transactional, queue.outgoing
+    if len(headers) > 1:
+        parts, ranks, flags, _, _, _, numbers, _, asked, _, _ = zip(*headers, strict=True)
+        if not any(parts) and not any(asked) and not any(map(FLAG_TIMED.__and__, {*flags})):
+            priorities = repeat(0) if transactional else ranks
+            copies = map(COPIES_BY_FLAGS.__getitem__, flags)
+            times = repeat(now_us), repeat(0)
+            return [*map(Staged, places, head.crcs, numbers, parts, priorities, *times, copies)]
+    staged, offset = [], 0
     for header, place, crc in zip(headers, places, head.crcs, strict=True):
-        timed, asked = header.flags & FLAG_TIMED, header.acknowledge and not outgoing
+        timed, wanted = header.flags & FLAG_TIMED, header.acknowledge and not outgoing
         staged.append(
             Staged(
                 place,
@@ -280,7 +290,7 @@ def _staged(
                 header.copies,
                 0,
                 seen_in_record(header, body, offset) if header.part else None,
-                _arrival(header, body, offset, place) if asked else None,
+                _arrival(header, body, offset, place) if wanted else None,
             )
         )
         offset += place.length
@@ -317,7 +327,11 @@ def _check_records(context: Context, head: Send, body: memoryview) -> list[Recor
         raise no_sense("sizes", "as many as crcs, and at most 10,000", len(sizes))
     if sum(sizes) != len(body) or (sizes and min(sizes) < HEADER_BYTES):
         raise no_sense("sizes", "the lengths of the records in the body", sizes)
-    headers, offset, source = [], 0, context.own_messages.source
+    source = context.own_messages.source
+    alike = read_alike(body, sizes) if len(sizes) > 1 else None
+    if alike is not None and alike.first.source == source:
+        return headers_of(alike, sizes)
+    headers, offset = [], 0
     for size in sizes:
         header = read_header(body, offset)
         record_bytes = HEADER_BYTES + header.properties_bytes + header.body_bytes
@@ -331,12 +345,13 @@ def _check_records(context: Context, head: Send, body: memoryview) -> list[Recor
 
 
 def _check_sums(head: Send, body: memoryview) -> None:
-    offset = 0
-    for size, crc in zip(head.sizes, head.crcs, strict=True):
-        end = offset + size
-        if checksum(body[offset:end]) != crc:
-            raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
-        offset = end
+    if len(head.sizes) == 1:
+        records = [body]
+    else:
+        ends = [*accumulate(head.sizes)]
+        records = [body[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    if [*map(checksum, records)] != head.crcs:
+        raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
 
 
 def _check_use(queue: StoredQueue, head: Send, headers: list[RecordHeader]) -> None:
