@@ -108,6 +108,22 @@ def test_a_poison_message_at_the_head_is_found_and_one_put_aside(process, manage
     )
 
 
+def test_a_large_message_that_was_given_back_is_poison_and_its_status_message_is_not(
+    process, manager
+):
+    manager.create_queue("statusq", exist_ok=True)
+    large = client.LargeMessageQueue(manager.queue("orders"))
+    large.send(b"poison")
+    for _ in range(3):
+        with manager.transaction() as transaction:
+            large.receive(0, transaction=transaction).close()
+            transaction.abort()
+    assert "given back 3 times" in findings(process.url, "orders")["poison"]["sentence"]
+    assert manager.queue("statusq").peek(0).abort_count == 3
+    assert findings(process.url, "statusq") == {}
+    large.receive(0).close()
+
+
 def test_an_idle_transaction_is_found_and_a_prepared_one(process, manager):
     orders = manager.queue("orders")
     orders.send_many([b"a", b"b"])

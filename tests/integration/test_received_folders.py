@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 import stat
 import sys
@@ -343,7 +344,9 @@ def test_with_an_event_it_receives_whatever_comes_until_the_event_is_set(
 
 
 @pytest.mark.parametrize("where", ["link", "ledger"])
-def test_a_full_disk_is_waited_for_and_costs_no_message_its_tries(queue, out, monkeypatch, where):
+def test_a_full_disk_is_waited_for_with_two_lines_and_costs_no_message_its_tries(
+    queue, out, *, monkeypatch, caplog, where
+):
     monkeypatch.setattr("dray.client.awaited.receiver.BACKOFF_S", (0.01, 0.01))
     link, begin, failures = os.link, ReceivedLedger.begin, []
 
@@ -365,9 +368,11 @@ def test_a_full_disk_is_waited_for_and_costs_no_message_its_tries(queue, out, mo
     else:
         monkeypatch.setattr("dray.folders.received_ledger.ReceivedLedger.begin", begun)
     put(dray.LargeMessageQueue(queue), "a")
-    with receiving(queue, out, tree=True, retries=0) as told:
+    with receiving(queue, out, tree=True, retries=0, workers=2) as told:
         until(lambda: told)
     assert isinstance(told[0], FileReceived)
+    said = [each.getMessage().partition(":")[0] for each in caplog.records]
+    assert said == ["receiving has stopped and goes on by itself", "receiving goes on"]
     assert tree_of(out) == {"a": b"body"}
     assert len(failures) == 8
 
@@ -383,6 +388,24 @@ def failing_once(call, error, when):
         return call(*arguments, **named)
 
     return called, failed
+
+
+@pytest.mark.parametrize("tree", [True, False])
+def test_a_receiver_whose_directory_is_removed_says_so_and_ends(
+    manager, queue, large, out, *, tree
+):
+    """The next one, which a service starts, makes the directory anew and loses nothing."""
+
+    def remove(_):
+        shutil.rmtree(out)
+        put(large, "b")
+
+    put(large, "a")
+    with pytest.raises(dray.InvalidConfiguration, match=r"was removed or replaced.*start the rec"):
+        dray.folders.receive(queue, out, tree=tree, stop=threading.Event(), tell=remove)
+    dray.folders.receive(queue, out, tree=tree)
+    assert tree_of(out) == {"b": b"body"}
+    assert f"{queue.name};poison" not in [each.name for each in manager.queues()]
 
 
 @pytest.mark.parametrize("retried", [True, False])

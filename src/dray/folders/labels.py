@@ -7,8 +7,11 @@ accepts.
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
+
+from dray.model import files
 
 NAME_BYTES_MAX = 200
 """File systems take 255 bytes; the rest is room for a counter and the mark of unfinished files."""
@@ -46,3 +49,12 @@ def _plain(text: str) -> str:
     while len((stem + tail).encode()) > NAME_BYTES_MAX:
         stem = stem[:-1]
     return (stem + tail).strip(" _") and stem + tail
+
+
+def short_numbered(name: str, count: int) -> str:
+    """A numbered name that a file system accepts."""
+    found = numbered(name, count)
+    while len(os.fsencode(found)) > files.NAME_BYTES_MAX:
+        name = name[:-1]
+        found = numbered(name, count)
+    return found

@@ -159,6 +159,8 @@ class TargetFolder:
                 path=str(self.path),
             ) from error
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not self._hidden.exists():
+                raise was_removed(self.path) from error
             raise _translated(self.path, error) from error
         try:
             placed = self._place(item, key)
@@ -220,6 +222,8 @@ class TargetFolder:
                 lock = self._hidden / _LOCK
                 self._descriptor, _ = open_locked(lock, shared=True, wait_s=_WAIT_S)
             except FileNotFoundError:
+                if not self.path.exists():
+                    raise
                 # The last receiver here has removed it just now.
                 continue
 
@@ -355,6 +359,14 @@ def _make(path: Path) -> list[Path]:
             " directory"
         ) from error
     return made
+
+
+def was_removed(folder: Path) -> InvalidConfiguration:
+    """The error for a folder that is gone, or another one, while a receiver works in it."""
+    return InvalidConfiguration(
+        f"{folder} was removed or replaced while Dray received into it; start the receiver again,"
+        " the messages are still in their queue"
+    )
 
 
 def _translated(folder: Path, error: OSError) -> DrayError:

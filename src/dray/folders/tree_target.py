@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from dray.errors import DrayError, FileRefused, InvalidConfiguration, TargetUnwritable
 from dray.folders.below import check_path, folder_of, look_at
 from dray.folders.file_receiver import keep_time_and_mode, path_of
-from dray.folders.labels import numbered
-from dray.folders.placing import open_new, write_all
+from dray.folders.labels import short_numbered
+from dray.folders.placing import open_new, was_removed, write_all
 from dray.folders.received_ledger import ArrivedFile, PlacedVersion, ReceivedLedger
 from dray.fsync import sync_folder
-from dray.model.files import NAME_BYTES_MAX
 from dray.model.ids import split_id
 from dray.model.limits import KIB, MIB
 from dray.own_files import is_of_this_user
@@ -85,6 +84,7 @@ class TreeTarget:
                 raise NotADirectoryError(f"{self._hidden} is no directory of this user, remove it")
             if sync:
                 sync_folder(root)
+            self._hidden_was = self._hidden.lstat()
         except OSError as error:
             raise InvalidConfiguration(
                 f"{root} cannot be used as a directory: {error.strerror or error}; name another"
@@ -118,7 +118,11 @@ class TreeTarget:
         return placed
 
     def place_some(self, messages: Sequence[LargeMessage]) -> list[RestoredFile | Exception]:
-        """Restore the files of messages; give for each what `place` gives or raises."""
+        """Restore the files of messages; give for each what `place` gives or raises.
+
+        Raises `InvalidConfiguration` if the folder was removed.
+        """
+        self._check_there()
         outcomes: list[RestoredFile | Exception | None] = [None] * len(messages)
         written: list[_WrittenBody] = []
         try:
@@ -139,6 +143,12 @@ class TreeTarget:
                 each.remove()
         assert None not in outcomes, "each message has a file or an error"
         return [each for each in outcomes if each is not None]
+
+    def _check_there(self) -> None:
+        """Raise `InvalidConfiguration` if the open ledger is not the one below the folder."""
+        there = _lstat(str(self._hidden))
+        if there is None or not os.path.samestat(there, self._hidden_was):
+            raise was_removed(self.root)
 
     def _settle(self) -> None:
         """Note which files have their names, if the disk failed before that was noted.
@@ -266,7 +276,7 @@ class TreeTarget:
             replace = there is not None and (replaces or self._on_conflict == "replace")
             if there is not None and not replace and self._on_conflict == "number":
                 count += 1
-                name = _short(last, count)
+                name = short_numbered(last, count)
                 continue
             if there is not None and (not replace or stat.S_ISDIR(there.st_mode)):
                 return self._conflict(origin)
@@ -428,17 +438,8 @@ def _origin_of(message: LargeMessage) -> ArrivedFile:
     return ArrivedFile(path_of(message), source, number, int((message.sent_time or 0) * 1_000_000))
 
 
-def _lstat(name: str, folder: int) -> os.stat_result | None:
+def _lstat(name: str, folder: int | None = None) -> os.stat_result | None:
     try:
         return os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         return None
-
-
-def _short(name: str, count: int) -> str:
-    """A numbered name that a file system accepts."""
-    found = numbered(name, count)
-    while len(os.fsencode(found)) > NAME_BYTES_MAX:
-        name = name[:-1]
-        found = numbered(name, count)
-    return found

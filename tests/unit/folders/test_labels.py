@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.folders.labels import NAME_BYTES_MAX, file_name, numbered
+from dray.folders.labels import NAME_BYTES_MAX, file_name, numbered, short_numbered
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,7 @@ def test_no_label_leads_anywhere_but_into_its_directory(label, otherwise):
     assert not name.startswith(".")
     assert not set(name) & set("/\\\x00\n\x1b\x7f")
     assert len(numbered(name, 1_000_000).encode()) < 255
+
+
+def test_a_numbered_name_of_a_long_path_is_short_enough_for_a_file_system():
+    assert short_numbered("é" * 127, 12) == "é" * 125 + " (12)"

@@ -130,6 +130,13 @@ def test_a_directory_that_cannot_be_is_an_error_with_a_name(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
+def test_a_directory_that_is_removed_before_the_first_message_is_an_error_with_a_name(tmp_path):
+    with TargetFolder(str(tmp_path / "to")) as folder:
+        (tmp_path / "to").rmdir()
+        with pytest.raises(InvalidConfiguration, match="was removed or replaced"):
+            folder.place(item())
+
+
 def test_a_directory_that_was_made_for_nothing_is_removed(tmp_path):
     with TargetFolder(str(tmp_path / "a" / "b")):
         assert (tmp_path / "a" / "b").is_dir()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dray.client.awaited.commits import commit_all
 from dray.client.awaited.receiver import Fate, Handled, Receiver
 from dray.client.calls.tracing import processing
+from dray.errors import TargetUnwritable
 from dray.model.classes import TransactionStatus
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class BatchReceiver(Receiver):
                 if transaction.status is TransactionStatus.PENDING:
                     transaction.leave()
             raise
+        if not any(isinstance(error, TargetUnwritable) for error in outcomes):
+            self._is_back(wrote=True)
         failed: Exception | None = None
         for message, transaction, error in zip(
             taken.messages, taken.transactions, outcomes, strict=True

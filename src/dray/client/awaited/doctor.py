@@ -37,6 +37,7 @@ from dray.errors import AccessDenied, ReceiveTimeout
 from dray.model.classes import QueueKind
 from dray.model.finding import DoctorFinding
 from dray.model.limits import CERTIFICATE_WARNING_DAYS
+from dray.model.names import STATUS_QUEUE
 from dray.model.queued import Wholeness
 from dray.model.sizes import human_size
 from dray.net.tls import CERT_VARIABLE, trusting
@@ -206,7 +207,8 @@ def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
             f"no receiver could handle {info.message_count} messages, which are in {info.name!r};"
             f" mend the receiver, then `dray move '{info.name}' {base}`",
         )
-    elif first.abort_count >= ABORTS_OF_POISON:
+    elif first.abort_count >= ABORTS_OF_POISON and base != STATUS_QUEUE:
+        # A status message goes back together with the large message that it belongs to.
         yield DoctorFinding(
             "poison",
             info.name,

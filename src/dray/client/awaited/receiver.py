@@ -26,6 +26,7 @@ from dray.errors import (
     ConnectionLost,
     DrayError,
     InDoubt,
+    InvalidConfiguration,
     LargeMessageError,
     LargeMessageHole,
     MessageNotFound,
@@ -107,6 +108,8 @@ class Receiver:
         self._poison = poison
         self._reconnect = reconnect
         self._away = False
+        self._target_fails = False
+        """Whether it is away because received bodies cannot be written."""
         self._due: dict[str, float] | None = None
 
     def __repr__(self) -> str:
@@ -218,7 +221,9 @@ class Receiver:
                 await transaction.abort()
             raise
         self._is_back()
-        report(await self._handle_one(handler, message, transaction))
+        handled = await self._handle_one(handler, message, transaction)
+        self._is_back(wrote=True)
+        report(handled)
         return 1
 
     async def _handle_one(
@@ -321,15 +326,18 @@ class Receiver:
             self._due[id] = time.monotonic() + self._retry_delay
 
     def _is_away(self, error: DrayError) -> None:
-        if not self._away:
+        target_fails = isinstance(error, TargetUnwritable)
+        if not self._away or (target_fails and not self._target_fails):
             self._away = True
+            self._target_fails = target_fails
             _log.warning("receiving has stopped and goes on by itself: %s", error)
         # Whether a message was moved to wait there is not known.
         self._due = None
 
-    def _is_back(self) -> None:
-        if self._away:
-            self._away = False
+    def _is_back(self, *, wrote: bool = False) -> None:
+        """Say that receiving goes on; if bodies could not be written, only after one was."""
+        if self._away and (wrote or not self._target_fails):
+            self._away = self._target_fails = False
             _log.warning("receiving goes on")
 
     async def _pause(self, pause_s: float, deadline: float | None, stop: Stop) -> bool:
@@ -374,6 +382,9 @@ class _NeverStop:
 def _is_of_the_message(error: Exception) -> bool:
     """Whether a message is to blame for an error of its handler."""
     if isinstance(error, TargetUnwritable) and error.retryable:
+        return False
+    if isinstance(error, InvalidConfiguration):
+        # Such as a target that was removed: every message would meet it.
         return False
     return not isinstance(error, DrayError) or isinstance(error, Misuse | LargeMessageError)
 
