@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export VENV
-PEERS := nats-server rabbitmq-server redis-server postgresql
+PEERS := nats-server rabbitmq-server redis-server postgresql rclone rsync
 BROWSER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dray/browser
 
 $(READY): pyproject.toml uv.lock tools/bootstrap.py
@@ -49,7 +49,7 @@ browser: ## install what the tests of pages use: chromium of Debian, as root; ax
 	@command -v npm >/dev/null || { echo "dray: axe-core and tus-js-client come from npm: install Node.js" >&2; exit 1; }
 	@npm install --silent --no-audit --no-fund --no-save --prefix "$(BROWSER)" axe-core@4.14.1 tus-js-client@4.3.1
 
-peers: $(READY) ## install what `make bench ARGS=peers` compares with: Debian packages, as root
+peers: $(READY) ## install what `make bench` compares with: Debian packages, as root
 	@test "$$(id -u)" = 0 || { echo "dray: make peers installs the Debian packages $(PEERS)," \
 		"which only root can: sudo make peers" >&2; exit 1; }
 	@echo "dray: installing the Debian packages $(PEERS), which Debian may start as services:" \

@@ -1,9 +1,10 @@
 """A folder sent to another machine's: many small files, and one large file as a folder's only one.
 
 The small files go from a folder through two queue managers into another folder; each file is synced
-before its message leaves the queue. Beside them rclone copies the same folder on this machine and
-syncs nothing, and threads copy it and sync each file, which is the least that can be done. The
-large file is sent as a file and as the only one of a folder, by turns.
+before its message leaves the queue. Beside them rclone and rsync copy the same folder on this
+machine and sync nothing, rsync syncs each file, and threads copy it and sync each file, which is
+the least that can be done. The large file is sent as a file and as the only one of a folder, by
+turns. The bar is met if it is met against rclone or against rsync.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,8 +27,14 @@ FILES = int(os.environ.get("DRAY_BENCH_FILES", "100000"))
 FILE_BYTES = 10 << 10
 IN_A_FOLDER = 1_000
 BATCH, WORKERS, THREADS = 100, 2, 8
-RCLONE_RATIO = 5.0
-"""Files a second against rclone's."""
+COPIES: Mapping[str, Sequence[str]] = {
+    "rclone copy": ("rclone", "copy"),
+    "rsync -a": ("rsync", "-a"),
+    "rsync -a --fsync": ("rsync", "-a", "--fsync"),
+}
+"""Commands that copy a folder; the last one syncs each file, as Dray does."""
+COPY_RATIO = 5.0
+"""Files a second against theirs, if they sync nothing."""
 SEND_RATIO = 0.9
 """A large file of a folder against the same file by `dray send`."""
 
@@ -37,23 +44,28 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
     source = folder / "source"
     _make_files(source)
     ours: list[float] = []
-    theirs: list[float] = []
+    theirs = _installed()
     synced: list[float] = []
     with ManagerProcess("there", folder) as there, ManagerProcess("here", folder) as here:
         with there.connect() as manager:
             manager.create_queue("files")
         for turn in range(rounds):
             ours.append(FILES / _through_dray(here, there, source, folder / f"dray-{turn}"))
-            theirs.append(FILES / _by_rclone(source, folder / f"rclone-{turn}"))
+            for name, rates in theirs.items():
+                rates.append(FILES / _by_command(COPIES[name], source, folder / f"copy-{turn}"))
+                shutil.rmtree(folder / f"copy-{turn}")
             synced.append(FILES / _by_synced_copies(source, folder / f"synced-{turn}"))
             _check_same(source, folder / f"dray-{turn}")
-            for each in ("dray", "rclone", "synced"):
+            for each in ("dray", "synced"):
                 shutil.rmtree(folder / f"{each}-{turn}")
     shutil.rmtree(source)
     what = f"{FILES} files of 10 KiB, two queue managers"
     return [
-        Result(what, "files/s", ours, "rclone copy", theirs, RCLONE_RATIO),
-        Result("the same", "files/s", ours, "copies synced one by one", synced),
+        *(
+            Result(what, "files/s", ours, name, rates, None if "--fsync" in name else COPY_RATIO)
+            for name, rates in theirs.items()
+        ),
+        Result(what, "files/s", ours, "copies synced one by one", synced),
         _large(folder, size, rounds),
     ]
 
@@ -97,9 +109,20 @@ def _through_dray(here: ManagerProcess, there: ManagerProcess, source: Path, to:
     return seconds
 
 
-def _by_rclone(source: Path, to: Path) -> float:
+def _installed() -> dict[str, list[float]]:
+    """The commands to compare with, without rates yet; says which are missing."""
+    found: dict[str, list[float]] = {}
+    for name, (program, *_) in COPIES.items():
+        if shutil.which(program) is None:
+            print(f"  LEFT OUT: {name}; {program} is not installed: make peers", flush=True)
+        else:
+            found[name] = []
+    return found
+
+
+def _by_command(command: Sequence[str], source: Path, to: Path) -> float:
     began = time.monotonic()
-    _run(["rclone", "copy", str(source), str(to)])
+    _run([*command, f"{source}/", f"{to}/"])
     return time.monotonic() - began
 
 
