@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import dray
 import dray.aio
 from tests.browser.programs import staged
+from tests.integration.commands import until
 
 SLOWER = 4
 """Tests share a machine with others: the bars are 300 ms for the queues and 1 s for the letters."""
@@ -102,6 +104,54 @@ def test_a_long_body_is_downloaded_in_constant_memory(stage, client):
             got += len(piece)
     assert got == 192 * MIB
     assert resident(stage.console.pid) - before < 64 * MIB
+
+
+@pytest.mark.slow
+def test_browsers_that_take_nothing_are_bounded_and_the_pages_stay_quick(stage, client):
+    with stage.connect() as manager:
+        queue = manager.create_queue("slow")
+        dray.LargeMessageQueue(queue).send(bytes(40 * MIB), label="slow")
+        (found,) = queue.contents()
+    path = f"/queues/message/body?queue=slow&at={found.lookup_id}"
+    before = resident(stage.console.pid)
+    with ExitStack() as stack:
+        for _ in range(24):
+            assert stack.enter_context(client.stream("GET", path)).status_code == 200
+        refused = client.get(path)
+        assert refused.status_code == 503
+        assert "24 files are on their way" in refused.text
+        assert client.get("/queues/one?name=slow").status_code == 200
+        assert resident(stage.console.pid) - before < 400 * MIB
+
+    def is_given():
+        with client.stream("GET", path) as answer:
+            return answer.status_code == 200
+
+    until(is_given)
+
+
+@pytest.mark.slow
+def test_hostile_numbers_and_labels_in_an_address_are_no_failure_of_the_console(stage, client):
+    digits = "9" * 5_000
+    with stage.connect() as manager:
+        queue = manager.create_queue("half")
+        queue.send(b'["\\ud800"]', label="half")
+        (found,) = queue.contents()
+    for path in (
+        f"/queues?page={digits}",
+        f"/deadletters?page={digits}",
+        f"/queues/one?name=half&after={digits}&open={digits}",
+        f"/queues/message?queue=half&at={digits}",
+        f"/queues/message?queue=half&at={found.lookup_id}",
+    ):
+        assert client.get(path).status_code in (200, 404), path
+    token = {"act": "create", "name": "x", "days": digits}
+    assert client.post("/access/act", data=token).status_code == 400
+    for query in (f"fragment_size={digits}", f"size={digits}&fragment_size=1000"):
+        sent = client.put(f"/sample/sent/large?{query}", content=b"x")
+        assert sent.status_code in (200, 303, 400), sent.text
+    back = client.post("/queues/act", data={"name": "half", "act": "purge", "back": "//evil.test/"})
+    assert back.headers["location"] == "/queues/one?name=half"
 
 
 def test_a_hole_is_named_where_its_body_is_asked_for(stage, client):

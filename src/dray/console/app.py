@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from dray.console import pages, sample, v1
 from dray.console.console import Console, Tab, console_of
 from dray.console.door import Door, Doorkeeping
+from dray.console.http.refusal import HttpRefusal
 from dray.console.start_link import START
 from dray.console.statuses import status_of
 from dray.console.templating import STATIC
@@ -53,6 +54,7 @@ def behind_door(
         routes=[static, *routes],
         exception_handlers={
             DrayError: _dray_error,
+            HttpRefusal: _refusal,
             HTTPException: _http_error,
             Exception: _bug,
         },
@@ -75,6 +77,11 @@ async def _home(request: Request) -> Response:
 async def _dray_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, DrayError)
     return console_of(request).error(request, status_of(error), str(error), error.code)
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HttpRefusal)
+    return console_of(request).error(request, HTTPStatus(error.status), str(error), error.code)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

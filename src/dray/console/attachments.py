@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 from urllib.parse import quote
 
@@ -14,8 +15,15 @@ _PICTURES: Final = (
 )
 """How files of pictures begin. SVG is not among them: it can hold a script."""
 _WEBP: Final = (b"RIFF", b"WEBP")
-PICTURE_HEAD_BYTES: Final = 16
-"""So many first bytes tell a picture."""
+_BIG_PAIR: Final = struct.Struct(">II")
+_SMALL_PAIR: Final = struct.Struct("<HH")
+_SIGNED_PAIR: Final = struct.Struct("<ii")
+_WEBP_HEAD_BYTES: Final = 30
+_FRAMES_OF_JPEG: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+PICTURE_HEAD_BYTES: Final = 64 << 10
+"""So many first bytes tell a picture and how large it is; notes of a camera may stand before."""
+PIXELS_MAX: Final = 64_000_000
+"""A browser takes four bytes of memory for each, whatever the file is long."""
 
 
 def picture_type(head: bytes) -> str:
@@ -26,6 +34,52 @@ def picture_type(head: bytes) -> str:
         if head.startswith(beginning):
             return kind
     return ""
+
+
+def is_shown(head: bytes) -> bool:
+    """Whether a picture says that a browser can hold it; `head` are its first bytes."""
+    width, height = _extent(head)
+    return 0 < width * height <= PIXELS_MAX
+
+
+def _extent(head: bytes) -> tuple[int, int]:
+    """Width and height of a picture in pixels; zeros where its first bytes do not say them."""
+    try:
+        if head.startswith(b"\x89PNG"):
+            return _BIG_PAIR.unpack_from(head, 16)
+        if head.startswith(b"GIF8"):
+            return _SMALL_PAIR.unpack_from(head, 6)
+        if head.startswith(b"BM"):
+            width, height = _SIGNED_PAIR.unpack_from(head, 18)
+            return abs(width), abs(height)
+        if head.startswith(b"\xff\xd8\xff"):
+            return _extent_of_jpeg(head)
+        return _extent_of_webp(head)
+    except (struct.error, IndexError):
+        return 0, 0
+
+
+def _extent_of_jpeg(head: bytes) -> tuple[int, int]:
+    """Go from segment to segment up to the start of the frame."""
+    at = 2
+    while True:
+        kind, length = head[at + 1], int.from_bytes(head[at + 2 : at + 4], "big")
+        if kind in _FRAMES_OF_JPEG:
+            height, width = struct.unpack_from(">HH", head, at + 5)
+            return width, height
+        at += 2 + max(2, length)
+
+
+def _extent_of_webp(head: bytes) -> tuple[int, int]:
+    if len(head) < _WEBP_HEAD_BYTES:
+        return 0, 0
+    if head[12:16] == b"VP8X":
+        return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
+    if head[12:16] == b"VP8L":
+        packed = int.from_bytes(head[21:25], "little")
+        return 1 + (packed & 0x3FFF), 1 + (packed >> 14 & 0x3FFF)
+    width, height = _SMALL_PAIR.unpack_from(head, 26)
+    return width & 0x3FFF, height & 0x3FFF
 
 
 def attachment(name: str) -> dict[str, str]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dray.console.callers import Callers
+from dray.console.http.bounded_count import BoundedCount
+from dray.console.http.limits import BODIES_AT_ONCE_MAX
 from dray.console.templating import templates
 from dray.console.visitors import Visitor
 
@@ -64,6 +66,10 @@ class Console:
         self._tabs = tabs
         self._name = name
         self._kept: dict[type[Kept], Kept] = {}
+        self.bodies = BoundedCount(
+            BODIES_AT_ONCE_MAX, 503, "busy", f"{BODIES_AT_ONCE_MAX} files are on their way to and"
+            " from browsers; try again when one of them is done",
+        )  # fmt: skip
 
     def kept(self, kind: type[_Kept]) -> _Kept:
         """The state of a room, by its class; made when it is first asked for."""

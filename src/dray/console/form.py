@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _BYTES_MAX: Final = 1 << 20
 """Ids of 10,000 chosen messages fit."""
+_DIGITS_MAX: Final = 18
+"""Every such number fits in 64 bits; Python refuses to read one of some thousand digits."""
 _FIELDS_MAX: Final = 20_000
 """The same choice, with a field for each id and a few besides."""
 
@@ -49,3 +51,9 @@ async def read_form(request: Request) -> Form:
     except ValueError as error:
         raise Misuse("the form cannot be read; use the page of the console") from error
     return Form(fields)
+
+
+def whole_number(text: str) -> int | None:
+    """A number from 0 on of at most 18 digits, as somebody writes it; None for anything else."""
+    written = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
+    return int(text) if written else None

@@ -12,6 +12,8 @@ from dray.console.sample.received import ReceivedFile, ReceivedFiles
 from dray.console.visitors import Visitor
 from dray.errors import Misuse
 
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x08\0\0\0\x08 and more"
+
 
 @pytest.fixture
 def run(tmp_path):
@@ -23,7 +25,7 @@ def run(tmp_path):
                 await manager.create_queue("statusq")
                 queue = await manager.create_queue("q")
                 large = dray.aio.LargeMessageQueue(queue)
-                await large.send(b"\x89PNG\r\n\x1a\n and more", label="p.png")
+                await large.send(PNG, label="p.png")
                 await act(large)
 
         asyncio.run(whole())
@@ -58,7 +60,7 @@ def test_a_file_that_is_read_stays(run, monkeypatch):
         files.add(file)
         for _ in range(2):
             chunks = [chunk async for chunk in files.find(visitor, file.id).chunks()]
-            assert b"".join(chunks) == b"\x89PNG\r\n\x1a\n and more"
+            assert b"".join(chunks) == PNG
         assert file.picture == "image/png"
         files.release(file)
         await file.keep()

@@ -18,3 +18,5 @@ HEAD_BYTES_MAX: Final = 16 << 10
 """The head of a request, or what the client sent of it; a longer one is answered 400."""
 GRACE_S: Final = 3
 """Requests that still run then are cut off: a receive that waits takes nothing with it."""
+BODIES_AT_ONCE_MAX: Final = 24
+"""Bodies on their way at a time, at `/v1` and at the pages each: 360 MB at the very most."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from dray.console.form import read_form
+from dray.console.form import read_form, whole_number
 from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.shared import Shared
 from dray.errors import AccessDenied, Misuse
@@ -62,10 +62,11 @@ async def _act(request: Request) -> Response:
         return done(request, manager, f"The token {name} is revoked.", _PATH)
     if act != "create":
         raise Misuse(f"a token cannot be made to {act!r}; use the buttons of the page")
-    days = form.text("days").strip()
-    if days and not (days.isdecimal() and 0 < int(days) <= _DAYS_MAX):
+    written = form.text("days").strip()
+    days = whole_number(written)
+    if written and not (days and days <= _DAYS_MAX):
         raise Misuse(f"a token lasts 1 to {_DAYS_MAX} days, or for ever; write a whole number")
-    token = await manager.create_token(name, int(days) * _DAY_S if days else None)
+    token = await manager.create_token(name, days * _DAY_S if days else None)
     console.kept(Shared).forget(manager)
     # It is shown this once, so there is no redirect to a page that would show it again.
     return console.page(request, "pages/token.html", name=name, token=token)

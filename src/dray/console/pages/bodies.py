@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import dray.aio
 from dray.client.awaited.large_message import verified_pieces
 from dray.console.pages.previews import (
     PARQUET,
-    PARQUET_BYTES_MAX,
     PREVIEW_BYTES_MAX,
     Preview,
     parquet_of,
@@ -34,15 +31,12 @@ async def head_of(manager: Manager, found: QueuedMessage) -> bytes:
         return await body.range(0, PREVIEW_BYTES_MAX)
 
 
-async def preview(manager: Manager, found: QueuedMessage) -> Preview:
+async def preview(manager: Manager, found: QueuedMessage, turns: ParquetTurns) -> Preview:
     """A preview of the body of a message."""
     async with opened(manager, found) as body:
         head = await body.range(0, PREVIEW_BYTES_MAX)
-        if head.startswith(PARQUET):
-            file = _ReadFromThread(body, asyncio.get_running_loop())
-            rows = await asyncio.to_thread(parquet_of, file)  # type: ignore[arg-type]
-            if rows is not None:
-                return rows
+        if head.startswith(PARQUET) and (rows := await turns.rows(body)) is not None:
+            return rows
         return preview_of(head, body.size, found.label)
 
 
@@ -70,6 +64,27 @@ class _OpenBody:
         raise NotImplementedError
 
 
+class ParquetTurns:
+    """Previews of Parquet files, one after another: each has a process of its own."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._turn = asyncio.Lock()
+
+    async def rows(self, body: _OpenBody) -> Preview | None:
+        """The first rows of a body; None if it has none, or they need too much."""
+        loop = asyncio.get_running_loop()
+
+        def given(offset: int, length: int) -> bytes:
+            return asyncio.run_coroutine_threadsafe(body.range(offset, length), loop).result()
+
+        async with self._turn:
+            return await asyncio.to_thread(parquet_of, body.size, given)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 class _PlainBody(_OpenBody):
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -92,39 +107,3 @@ class _LargeBody(_OpenBody):
 
     def pieces(self) -> AsyncGenerator[Piece, None]:
         return verified_pieces(self._message)
-
-
-class _ReadFromThread(io.RawIOBase):
-    """A body as a file for a library that runs in a thread; it reads so many bytes and no more."""
-
-    def __init__(self, body: _OpenBody, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._body, self._loop = body, loop
-        self._at = self._read = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._body.size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        length = max(0, min(len(buffer), self._body.size - self._at))
-        self._read += length
-        if self._read > PARQUET_BYTES_MAX:
-            raise OSError("the first rows of this file are too long for a preview")
-        if not length:
-            return 0
-        job = partial(self._body.range, self._at, length)
-        piece = asyncio.run_coroutine_threadsafe(job(), self._loop).result()
-        memoryview(buffer).cast("B")[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)

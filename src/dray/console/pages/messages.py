@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from dray.console.attachments import attachment, picture_type
+from dray.console.attachments import PIXELS_MAX, attachment, is_shown, picture_type
 from dray.console.callers import CONSOLE
 from dray.console.console import console_of, visitor_of
+from dray.console.form import whole_number
 from dray.console.http.bodies import BodyAnswer, Piece
 from dray.console.pages.asking import at, counted, link
-from dray.console.pages.bodies import head_of, opened, preview
+from dray.console.pages.bodies import ParquetTurns, head_of, opened, preview
 from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
 from dray.console.pages.story import WholeStory, story_of
 from dray.console.templating import moment
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from dray.aio import Manager
+    from dray.console.http.bounded_count import BoundedCount
     from dray.model.queued import QueuedMessage
 
 _SHOWN_HEX: Final = 256
@@ -50,8 +52,7 @@ async def find(manager: Manager, queue: str, position: int) -> QueuedMessage:
 async def _asked(request: Request) -> tuple[Manager, QueuedMessage]:
     _, manager = await at(request)
     query = request.query_params
-    position = query.get("at", "")
-    number = int(position) if position.isdecimal() and len(position) < 19 else 0  # noqa: PLR2004
+    number = whole_number(query.get("at", "")) or 0
     return manager, await find(manager, query.get("queue", ""), number)
 
 
@@ -63,7 +64,7 @@ async def _message(request: Request) -> Response:
         if not found.parts:
             message = await manager.queue(found.queue, raw=True).peek_by_lookup_id(found.lookup_id)
             facts |= _more(message)
-        seen = await preview(manager, found)
+        seen = await preview(manager, found, console_of(request).kept(ParquetTurns))
     except MessageNotFound:
         said = "A receiver holds this message now, so its body cannot be looked at; try again later"
     except LargeMessageError as error:
@@ -77,6 +78,7 @@ async def _message(request: Request) -> Response:
         preview=seen,
         said_of_body=said,
         preview_max=PREVIEW_BYTES_MAX,
+        pixels_max=PIXELS_MAX,
         picture=link("/queues/message/picture", **where),
         body=link("/queues/message/body", **where),
         story=link("/story", id=found.id),
@@ -140,7 +142,7 @@ async def _picture(request: Request) -> Response:
     manager, found = await _asked(request)
     head = await head_of(manager, found)
     kind = picture_type(head[:16])
-    if not kind or len(head) < found.size:
+    if not kind or len(head) < found.size or not is_shown(head):
         raise MessageNotFound(
             f"the body of this message is no picture of up to {human_size(PREVIEW_BYTES_MAX)};"
             " download it instead"
@@ -153,13 +155,17 @@ async def _body(request: Request) -> Response:
     manager, found = await _asked(request)
     headers = attachment(found.label or f"message-{found.lookup_id}")
     headers["Content-Length"] = str(found.size)
-    return BodyAnswer(HTTPStatus.OK, headers, _pieces(manager, found))
+    bodies = console_of(request).bodies
+    return BodyAnswer(HTTPStatus.OK, headers, _pieces(manager, found, bodies))
 
 
-async def _pieces(manager: Manager, found: QueuedMessage) -> AsyncGenerator[Piece, None]:
-    async with opened(manager, found) as body, aclosing(body.pieces()) as pieces:
-        async for piece in pieces:
-            yield piece
+async def _pieces(
+    manager: Manager, found: QueuedMessage, bodies: BoundedCount
+) -> AsyncGenerator[Piece, None]:
+    with bodies.one():
+        async with opened(manager, found) as body, aclosing(body.pieces()) as pieces:
+            async for piece in pieces:
+                yield piece
 
 
 async def _story(request: Request) -> Response:

@@ -10,13 +10,25 @@ import codecs
 import csv
 import io
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dray.console.attachments import picture_type
+from dray.console.attachments import is_shown, picture_type
+from dray.console.parquet_rows import (
+    ANSWER,
+    ASKED,
+    COLUMNS_MAX,
+    ENVIRONMENT,
+    ROWS_MAX,
+    cell_of,
+)
 from dray.model.limits import KIB, MIB
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
+    from collections.abc import Callable
 
 PREVIEW_BYTES_MAX: Final = 64 * KIB
 """Two screens of text; a browser shows it at once."""
@@ -24,9 +36,8 @@ PARQUET_BYTES_MAX: Final = 16 * MIB
 """Bytes that are read for the first rows of a Parquet file: its footer and a few pages."""
 _HEX_BYTES_MAX: Final = 4 * KIB
 """256 lines: more in hexadecimal is for a program."""
-_ROWS_MAX: Final = 50
-_COLUMNS_MAX: Final = 40
-_CELL_CHARACTERS_MAX: Final = 200
+_PARQUET_S: Final = 20.0
+"""A process that has not read the first rows by then is killed."""
 _LINE_BYTES: Final = 16
 _SEPARATORS: Final = ",;\t"
 _LINES_TO_TELL: Final = 10
@@ -37,7 +48,7 @@ class Preview(NamedTuple):
     """The beginning of a body.
 
     `kind` is "text", "json", "table", "picture", "long picture", "hex" or "empty". A picture that
-    is longer than a preview is a "long picture", of which only the type is known.
+    is longer than a preview, or has too many pixels, is a "long picture": its type alone is said.
     """
 
     kind: str
@@ -52,7 +63,8 @@ def preview_of(head: bytes, size: int, name: str = "") -> Preview:
     if not size:
         return Preview("empty")
     if kind := picture_type(head[:16]):
-        return Preview("picture" if size <= len(head) else "long picture", note=kind)
+        shown = size <= len(head) and is_shown(head)
+        return Preview("picture" if shown else "long picture", note=kind)
     text = _text_of(head, whole=size <= len(head))
     if text is None:
         return Preview("hex", _in_hex(head[:_HEX_BYTES_MAX]))
@@ -64,28 +76,50 @@ def preview_of(head: bytes, size: int, name: str = "") -> Preview:
     return table or Preview("text", text)
 
 
-def parquet_of(file: BinaryIO) -> Preview | None:
-    """The first rows of a Parquet file; None without pyarrow, or if it is none."""
-    try:
-        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - the console does without it
-    except ModuleNotFoundError:
+def parquet_of(size: int, given: Callable[[int, int], bytes]) -> Preview | None:
+    """The first rows of a Parquet file, by a process with bounds; None if it gives none.
+
+    `given` gives a range of the file. It waits: call this in a thread.
+    """
+    command = [sys.executable, "-m", "dray.console.parquet_rows", str(size)]
+    with subprocess.Popen(  # noqa: S603 - our own program
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | ENVIRONMENT,
+    ) as process:
+        late = threading.Timer(_PARQUET_S, process.kill)
+        late.start()
+        try:
+            answer = _answered(process, given)
+        except OSError:
+            # It ended while it was given a range.
+            answer = b""
+        finally:
+            late.cancel()
+            process.kill()
+    if not answer:
         return None
-    try:
-        opened = parquet.ParquetFile(file, buffer_size=PREVIEW_BYTES_MAX)
-        names = tuple(opened.schema_arrow.names[:_COLUMNS_MAX])
-        batches = opened.iter_batches(batch_size=_ROWS_MAX, columns=list(names))
-        found = next(batches, None)
-        rows = [] if found is None else found.to_pylist()
-        count = opened.metadata.num_rows
-    except (ArrowException, OSError, ValueError):
-        return None
-    shown = tuple(tuple(_cell(row[name]) for name in names) for row in rows)
-    return Preview("table", "", names, shown, f"Parquet, {count:,} rows")
+    names, rows, count = json.loads(answer)
+    return Preview("table", "", tuple(names), tuple(map(tuple, rows)), f"Parquet, {count:,} rows")
 
 
-def _cell(value: Any) -> str:  # noqa: ANN401 - whatever a column holds
-    text = "" if value is None else str(value)
-    return text if len(text) <= _CELL_CHARACTERS_MAX else text[:_CELL_CHARACTERS_MAX] + "…"
+def _answered(process: subprocess.Popen[bytes], given: Callable[[int, int], bytes]) -> bytes:
+    """Give ranges until the answer comes; nothing if the process ends, or reads too much."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    read = 0
+    while len(head := process.stdout.read(ASKED.size)) == ASKED.size:
+        offset, length = ASKED.unpack(head)
+        if offset == ANSWER:
+            return process.stdout.read(min(length, PREVIEW_BYTES_MAX * _LINE_BYTES))
+        read += length
+        if read > PARQUET_BYTES_MAX:
+            break
+        process.stdin.write(given(offset, length))
+        process.stdin.flush()
+    return b""
 
 
 def _text_of(head: bytes, *, whole: bool) -> str | None:
@@ -102,6 +136,8 @@ def _json_of(text: str) -> str | None:
         return None
     try:
         indented = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        # Half of a pair of surrogates is no character, though JSON can spell it.
+        indented.encode()
     except (ValueError, RecursionError):
         return None
     return indented if len(indented) <= 2 * PREVIEW_BYTES_MAX else text
@@ -120,9 +156,9 @@ def _table_of(text: str, name: str, *, whole: bool) -> Preview | None:
             break
     else:
         return None
-    read = csv.reader(io.StringIO("\n".join(lines[: _ROWS_MAX + 1])), delimiter=separator)
+    read = csv.reader(io.StringIO("\n".join(lines[: ROWS_MAX + 1])), delimiter=separator)
     try:
-        rows = [tuple(map(_cell, each[:_COLUMNS_MAX])) for each in read if each]
+        rows = [tuple(map(cell_of, each[:COLUMNS_MAX])) for each in read if each]
     except csv.Error:
         return None
     width = max(map(len, rows))

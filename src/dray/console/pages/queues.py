@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from dray.console.form import Form, read_form
+from dray.console.form import Form, read_form, whole_number
 from dray.console.pages.asking import ask, at, counted, done, link, show
 from dray.console.pages.rates import HEIGHT, WIDTH, Chart, QueueRates
 from dray.console.pages.shared import Shared
@@ -32,6 +32,8 @@ _FRESH_S: Final = 2.0
 _PARTS_MAX: Final = 200
 """Parts that a row shows: a large message may have 25,000."""
 _CALM: Final = frozenset({"active", "connected", "inactive"})
+_BUTTONS_ON: Final = frozenset({"/", "/deliveries", "/transfers"})
+"""Other pages with buttons of this one."""
 _SORTS: Final = {
     "name": lambda row: row.info.name,
     "messages": lambda row: -row.info.message_count,
@@ -97,7 +99,7 @@ async def _queues(request: Request) -> Response:
 def page_of(rows: list, wanted: str, size: int) -> tuple[int, int, list]:  # type: ignore[type-arg]
     """The number of a page, the number of pages, and the rows of that page."""
     pages = max(1, -(-len(rows) // size))
-    number = min(max(1, int(wanted) if wanted.isdecimal() else 1), pages)
+    number = min(max(1, whole_number(wanted) or 1), pages)
     return number, pages, rows[(number - 1) * size : number * size]
 
 
@@ -124,8 +126,8 @@ async def _queue(request: Request) -> Response:
     rates.begin(console.callers)
     queue = manager.queue(name)
     info = await queue.info()
-    after = _number(request.query_params.get("after"))
-    opened = _number(request.query_params.get("open"))
+    after = whole_number(request.query_params.get("after", "")) or 0
+    opened = whole_number(request.query_params.get("open", "")) or 0
     found = await _messages(manager, info.name, after)
     more = len(found) > _PAGE_MESSAGES
     return show(
@@ -169,10 +171,6 @@ async def _parts(manager: Manager, name: str, opened: int) -> list[QueuedPart]:
             if len(found) > _PARTS_MAX:
                 break
     return found
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() and len(text) < 19 else 0  # noqa: PLR2004
 
 
 async def _new(request: Request) -> Response:
@@ -270,7 +268,12 @@ async def _act(request: Request) -> Response:
             said = f"{counted(count)} moved from {name} to {target}."
         case _:
             raise Misuse(f"a queue cannot be made to {act!r}; use the buttons of its page")
-    return done(request, manager, said, form.text("back") or back)
+    return done(request, manager, said, _back_of(form) or back)
+
+
+def _back_of(form: Form) -> str:
+    """The page that a button stood on; never another site."""
+    return form.text("back") if form.text("back") in _BUTTONS_ON else ""
 
 
 routes: list[BaseRoute] = [

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from dray.console.attachments import attachment
 from dray.console.console import FRAGMENT, Console, console_of, visitor_of
-from dray.console.form import read_form
+from dray.console.form import read_form, whole_number
 from dray.console.http.bodies import BodyAnswer, Piece, RequestBody
 from dray.console.http.refusal import HttpRefusal
 from dray.console.sample import queues, receiving, sending
@@ -67,6 +67,7 @@ async def _send(request: Request) -> Response:
         return console.error(request, HTTPStatus.NOT_FOUND, "there is no such way to send")
     try:
         async with AsyncExitStack() as stack:
+            stack.enter_context(console.bodies.one())
             file, written = await _file_of(request, stack)
             try:
                 return await _sent(request, kind, file, written)
@@ -111,7 +112,7 @@ async def _file_of(request: Request, stack: AsyncExitStack) -> tuple[sending.Fil
         return sending.FileToSend(form.file_name, None, chunks), written
     query = request.query_params
     said = query.get("size") or request.headers.get("content-length") or ""
-    size = int(said) if said.isascii() and said.isdecimal() else None
+    size = whole_number(said)
     written = query.get("fragment_size", str(sending.FRAGMENT_SIZE))
     return sending.FileToSend(query.get("label", "file"), size, body), written
 
@@ -173,9 +174,9 @@ def _dropping(part: str, number: str) -> receiving.Dropping:
         raise Misuse("choose the part to drop: header, fragment or trailer")
     if part != receiving.FRAGMENT:
         return receiving.Dropping(part)
-    if not (number.isascii() and number.isdecimal() and len(number) <= len(str(1 << 31))):
+    if (chosen := whole_number(number)) is None:
         raise Misuse("write the number of the fragment to drop, from 1 on")
-    return receiving.Dropping(part, int(number))
+    return receiving.Dropping(part, chosen)
 
 
 def _hole(request: Request, console: Console, found: receiving.HoleFound) -> Response:
@@ -198,14 +199,16 @@ async def _received(request: Request) -> Response:
     if held.picture and "shown" in request.query_params:
         headers = {"Content-Type": held.picture}
     headers["Content-Length"] = str(held.size)
-    return BodyAnswer(HTTPStatus.OK, headers, _touching(files, held))
+    return BodyAnswer(HTTPStatus.OK, headers, _touching(console, held))
 
 
-async def _touching(files: ReceivedFiles, held: ReceivedFile) -> AsyncGenerator[Piece, None]:
-    async with aclosing(held.chunks()) as chunks:
-        async for chunk in chunks:
-            files.touch(held)
-            yield chunk
+async def _touching(console: Console, held: ReceivedFile) -> AsyncGenerator[Piece, None]:
+    files = console.kept(ReceivedFiles)
+    with console.bodies.one():
+        async with aclosing(held.chunks()) as chunks:
+            async for chunk in chunks:
+                files.touch(held)
+                yield chunk
 
 
 async def _end(request: Request) -> Response:

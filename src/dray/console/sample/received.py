@@ -16,7 +16,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from dray.client.awaited.large_message import verified_pieces
-from dray.console.attachments import PICTURE_HEAD_BYTES, picture_type
+from dray.console.attachments import PICTURE_HEAD_BYTES, is_shown, picture_type
 from dray.errors import DrayError, Misuse
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class ReceivedFile:
         held._large = message
         held.label, held.size, held.sequence_id = message.label, message.size, message.sequence_id
         held.digest = f"{message.digest_kind}:{message.digest.hex()}"
-        held.picture = picture_type(await message.read_range(0, PICTURE_HEAD_BYTES))
+        length = min(PICTURE_HEAD_BYTES, message.size)
+        held.picture = _shown_type(await message.read_range(0, length))
         return held
 
     @classmethod
@@ -68,7 +69,7 @@ class ReceivedFile:
         held._body, held._transaction = bytes(message.body), transaction
         held.label, held.size = message.label, message.body_size
         held.digest = f"sha256:{hashlib.sha256(held._body).hexdigest()}"
-        held.picture = picture_type(held._body[:PICTURE_HEAD_BYTES])
+        held.picture = _shown_type(held._body[:PICTURE_HEAD_BYTES])
         return held
 
     async def chunks(self) -> AsyncGenerator[Piece, None]:
@@ -153,3 +154,8 @@ class ReceivedFiles:
         returning = asyncio.get_running_loop().create_task(held.give_back())
         self._returning.add(returning)
         returning.add_done_callback(self._returning.discard)
+
+
+def _shown_type(head: bytes) -> str:
+    """The type of a picture that a browser can show; "" for anything else."""
+    return picture_type(head) if is_shown(head) else ""

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.aio import LargeMessageQueue
+from dray.console.form import whole_number
 from dray.console.sample.queues import QUEUE, STATUS_QUEUE, make_missing
 from dray.errors import InvalidArgument, MessageNotFound
 from dray.large.split import check_fragment_size
@@ -48,7 +49,8 @@ class FileToSend(NamedTuple):
 def read_fragment_size(text: str) -> int | None:
     """Read the field: 1 to the largest, 0 for the largest; None for anything else."""
     try:
-        return check_fragment_size(int(text) if text.isascii() and text.isdecimal() else text)
+        number = whole_number(text)
+        return check_fragment_size(text if number is None else number)
     except InvalidArgument:
         return None
 

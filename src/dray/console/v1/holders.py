@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from dray.console.http.bounded_count import BoundedCount
+from dray.console.http.limits import BODIES_AT_ONCE_MAX
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.at_hand import UploadsAtHand
 from dray.console.v1.held import Holdings
 from dray.console.v1.limits import (
-    BODIES_AT_ONCE_MAX,
     BODIES_MAX,
     GREETINGS_MAX,
     SESSION_UNUSED_S,
@@ -89,27 +90,6 @@ class TokenHolder:
         await self.leases.close()
         await self.transactions.close()
         await self.manager.close()
-
-
-class BoundedCount:
-    """How many of something are under way, with a bound."""
-
-    def __init__(self, most: int, status: int, code: str, sentence: str) -> None:
-        """Begin with none; one above `most` is refused with the rest."""
-        self._most = most
-        self._refusal = status, code, sentence
-        self._count = 0
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Count one more; raises `HttpRefusal` if there are too many."""
-        if self._count >= self._most:
-            raise HttpRefusal(*self._refusal)
-        self._count += 1
-        try:
-            yield
-        finally:
-            self._count -= 1
 
 
 class TokenHolders:

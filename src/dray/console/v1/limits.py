@@ -46,8 +46,6 @@ UPLOADS_AT_HAND_MAX: Final = 64
 read back from the queue manager when it goes on."""
 BODIES_MAX: Final = 8
 """Bodies of one caller on their way at a time: some 15 MB of memory each."""
-BODIES_AT_ONCE_MAX: Final = 24
-"""Bodies of all callers on their way at a time: 360 MB at the very most."""
 WAITS_MAX: Final = 64
 """Waiting receives of one caller."""
 SESSIONS_MAX: Final = 256
