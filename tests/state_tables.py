@@ -19,6 +19,8 @@ from dray.machine import Machine, Transition
 from dray.transfer.events import Heard
 
 EXAMPLES_KEPT = 400
+SAME = "# no difference: "
+"""Before the name of a change of which no walk showed a difference."""
 Line = tuple[int, str]
 """The place of a line in its table, and the state that the core was in."""
 
@@ -51,6 +53,12 @@ def read(path: Path) -> list[Example]:
     lines = [line for line in path.read_text("utf-8").splitlines() if line[:1] not in ("", "#")]
     pairs = [line.split(" => ") for line in lines]
     return [Example(tuple(script.split("; ")), outcome) for script, outcome in pairs]
+
+
+def wider(path: Path) -> set[str]:
+    """States that a line could name as well: no walk is in them when its condition holds."""
+    lines = path.read_text("utf-8").splitlines()
+    return {line.removeprefix(SAME) for line in lines if line.startswith(SAME)}
 
 
 def outcome(make: Maker, kind: type[Machine], script: tuple[str, ...]) -> str:
@@ -137,6 +145,11 @@ def mutants(table: tuple[Transition, ...]) -> Iterator[tuple[str, tuple[Transiti
                         f"line {place}, {column}: {_name(value)} for {_name(getattr(line, column))}"
                     )
                     yield name, (*table[:place], changed, *table[place + 1 :]), place
+        for state in states:
+            if state not in line.states:
+                changed = line._replace(states=(*line.states, state))
+                name = f"line {place}, states: also {state.name}"
+                yield name, (*table[:place], changed, *table[place + 1 :]), place
 
 
 def _effective(line: Transition) -> tuple[object, ...]:
@@ -193,6 +206,9 @@ def write(
 ) -> None:
     """Find short examples of every line, and those that notice every change of a cell.
 
+    The file names the changes of which no walk shows a difference, where a line covers one more
+    state; any other such change is printed: say in the test why it means the same.
+
     `more` are scripts that walks at random do not find.
     """
     pool = _walked(make, kind, walks, steps)
@@ -216,6 +232,7 @@ def write(
     for event, examples in by_event.items():
         ordered = sorted(examples, key=lambda each: (len(each.script), each))
         by_event[event] = dict.fromkeys(ordered)
+    same: list[str] = []
     for name, table, place in mutants(kind.table):
         known = by_event.get(kind.table[place].event, {})
         # Those that are chosen first, then the short ones.
@@ -224,9 +241,13 @@ def write(
                 chosen[each] = None
                 break
         else:
-            print("no example notices", name)
+            if ", states: also " in name:
+                same.append(name)
+            else:
+                print("no example notices", name)
     ordered = sorted(chosen, key=lambda each: (min(fired(make, kind, each.script)), each))
     text = "".join(f"{'; '.join(each.script)} => {each.outcome}\n" for each in ordered)
+    text += "".join(f"{SAME}{name}\n" for name in same)
     path.write_text(text, encoding="utf-8")
 
 
