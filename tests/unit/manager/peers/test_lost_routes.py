@@ -72,6 +72,27 @@ def test_deleting_an_outgoing_queue_calls_nothing_undelivered_that_may_have_arri
     assert dead(caller) == [(IN_DOUBT, b"?")]
 
 
+@pytest.mark.parametrize("kept", [DEAD, {}])
+def test_many_messages_in_doubt_are_given_up_a_portion_at_a_time(
+    net: Net, monkeypatch, kept: dict[str, bool]
+) -> None:
+    caller = net["a"].session()
+    queue = caller.open(ORDERS)
+    for number in range(4):
+        caller.send(queue, Message(body=b"%d" % number, **kept))
+    while not any(isinstance(head, frames.Data) for _, _, head in net.said):
+        net.step()
+    # One fact fills the room of a turn.
+    monkeypatch.setattr("dray.manager.disk.log_room.LogRoom.portion_bytes", 1)
+    caller.ask(frames.DeleteQueue(ORDERS))
+    left = []
+    for _ in range(4):
+        left.append(caller.call(frames.DescribeQueue(ORDERS)).info.message_count)
+        net["a"].advance(0.0)
+    assert left == [3, 2, 1, 0]
+    assert dead(caller) == [(IN_DOUBT, b"%d" % number) for number in range(4) if kept]
+
+
 def test_word_of_a_queue_that_was_deleted_comes_over_a_later_connection(net: Net) -> None:
     caller = net["a"].session()
     caller.create("acks")
