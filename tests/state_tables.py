@@ -19,6 +19,7 @@ from dray.machine import Machine, Transition
 from dray.transfer.events import Heard
 
 EXAMPLES_KEPT = 400
+WIDER = ", states: also "
 SAME = "# no difference: "
 """Before the name of a change of which no walk showed a difference."""
 Line = tuple[int, str]
@@ -148,7 +149,7 @@ def mutants(table: tuple[Transition, ...]) -> Iterator[tuple[str, tuple[Transiti
         for state in states:
             if state not in line.states:
                 changed = line._replace(states=(*line.states, state))
-                name = f"line {place}, states: also {state.name}"
+                name = f"line {place}{WIDER}{state.name}"
                 yield name, (*table[:place], changed, *table[place + 1 :]), place
 
 
@@ -212,6 +213,7 @@ def write(
     `more` are scripts that walks at random do not find.
     """
     pool = _walked(make, kind, walks, steps)
+    unnoticed: list[str] = []
     chosen: dict[Example, None] = {}
     found: set[Line] = set()
     for text in more:
@@ -232,7 +234,6 @@ def write(
     for event, examples in by_event.items():
         ordered = sorted(examples, key=lambda each: (len(each.script), each))
         by_event[event] = dict.fromkeys(ordered)
-    same: list[str] = []
     for name, table, place in mutants(kind.table):
         known = by_event.get(kind.table[place].event, {})
         # Those that are chosen first, then the short ones.
@@ -241,13 +242,11 @@ def write(
                 chosen[each] = None
                 break
         else:
-            if ", states: also " in name:
-                same.append(name)
-            else:
-                print("no example notices", name)
+            unnoticed.append(name)
+    print(*(f"no example notices {name}" for name in unnoticed if WIDER not in name), sep="\n")
     ordered = sorted(chosen, key=lambda each: (min(fired(make, kind, each.script)), each))
     text = "".join(f"{'; '.join(each.script)} => {each.outcome}\n" for each in ordered)
-    text += "".join(f"{SAME}{name}\n" for name in same)
+    text += "".join(f"{SAME}{name}\n" for name in unnoticed if WIDER in name)
     path.write_text(text, encoding="utf-8")
 
 

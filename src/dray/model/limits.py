@@ -233,7 +233,7 @@ ENDS_REMEMBERED_MAX: Final = 10_000
 TRUNCATED_MAX: Final = 64
 """Origins of which a transaction was truncated in one outgoing queue, and whose destination has not
 heard of it yet: it notes all of them in one fact, which a log of 16 KiB must hold."""
-WAYS_MAX: Final = 100_000
+ARRIVAL_ROUTES_MAX: Final = 100_000
 """Ways by which messages come into queues, each a stream and a sender: 500 bytes each. A frame by
 another way is refused, and its source keeps the messages."""
 END_AGE_S_MAX: Final = 30 * 86400.0

@@ -123,11 +123,11 @@ async def _relay(
     writer: asyncio.StreamWriter,
     near: TunnelEnd,
 ) -> None:
-    """Carry bytes both ways until either way ends; `near` is told what TLS had against it."""
+    """Carry bytes in both directions until one ends; `near` is told why TLS refused."""
     inward = asyncio.ensure_future(_inward(inner, reader, near))
-    ways = [asyncio.ensure_future(_outward(inner, writer)), inward]
+    directions = [asyncio.ensure_future(_outward(inner, writer)), inward]
     try:
-        ended, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         errors = [each.exception() for each in ended]
         if (inward in ended or any(errors)) and not near.heard:
             near.reason = CLOSED_UNHEARD
@@ -135,10 +135,10 @@ async def _relay(
             if isinstance(error, ssl.SSLError):
                 near.reason = said_of(error)
     finally:
-        for way in ways:
-            way.cancel()
+        for each in directions:
+            each.cancel()
         try:
-            await asyncio.gather(*ways, return_exceptions=True)
+            await asyncio.gather(*directions, return_exceptions=True)
         finally:
             inner.close()
             writer.close()

@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 
 from dray.model.ids import Incarnation
-from dray.model.limits import WAYS_MAX
+from dray.model.limits import ARRIVAL_ROUTES_MAX
 from dray.wire.head import BATCH, Head, MissingParts
 from dray.wire.message_frames import Envelope
 
-_GOING = msgspec.Meta(max_length=WAYS_MAX)
+_GOING = msgspec.Meta(max_length=ARRIVAL_ROUTES_MAX)
 
 
 class OpenStream(Head, frozen=True):

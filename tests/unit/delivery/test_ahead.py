@@ -106,7 +106,9 @@ def test_each_line_of_the_table_of_pieces_has_an_example_in_each_of_its_states()
 
 def test_a_wrong_value_in_any_cell_of_the_table_of_pieces_fails_an_example_of_its_line():
     examples = state_tables.read(EXAMPLES)
-    assert state_tables.survivors(Transaction, PiecesAhead, examples) == set(SAME) | state_tables.wider(EXAMPLES)
+    assert state_tables.survivors(Transaction, PiecesAhead, examples) == set(
+        SAME
+    ) | state_tables.wider(EXAMPLES)
 
 
 def test_a_slow_line_has_one_piece_under_way_and_a_quick_one_has_more():

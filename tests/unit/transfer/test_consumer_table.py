@@ -164,7 +164,9 @@ def test_each_line_of_the_table_has_an_example_in_each_of_its_states():
 @pytest.mark.slow
 def test_a_wrong_value_in_any_cell_of_the_table_fails_an_example():
     examples = state_tables.read(EXAMPLES)
-    assert state_tables.survivors(Receiving, Consumer, examples) == set(SAME) | state_tables.wider(EXAMPLES)
+    assert state_tables.survivors(Receiving, Consumer, examples) == set(SAME) | state_tables.wider(
+        EXAMPLES
+    )
 
 
 if __name__ == "__main__":

@@ -209,7 +209,7 @@ def _stays(queue: StoredQueue, header: RecordHeader, envelope: Envelope) -> bool
 
 
 class _Numbering:
-    """Numbers of ways, also of those that the fact to be recorded is the first to use."""
+    """Numbers of routes, also of those that the fact to be recorded is the first to use."""
 
     def __init__(self, context: Context, queue: StoredQueue, arrival: Arrival) -> None:
         self._known = context.state.arrival_routes
@@ -219,7 +219,7 @@ class _Numbering:
         self.new_origins: list[str] = []
 
     def number(self, at: int) -> int:
-        """The number of the way by which a message of the frame comes."""
+        """The number of the route by which a message of the frame comes."""
         source = self._arrival.headers[at].source
         number = self._numbers.get(source)
         if number is None:

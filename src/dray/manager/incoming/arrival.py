@@ -59,7 +59,7 @@ class Arrival(NamedTuple):
         return len(self.body) - sum(each.length for each in self.head.envelopes[: self.begin])
 
     def route(self, at: int, queue: StoredQueue) -> ArrivalRoute:
-        """By which way one of its messages comes."""
+        """The route by which one of its messages comes."""
         return ArrivalRoute(
             self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number
         )

@@ -194,10 +194,10 @@ def _undelivered(
 
 
 def _route_back(context: Context, origin: str, queue: StoredQueue) -> ArrivalRoute | None:
-    """By which way to tell on what became of an origin's message: the first that is still there.
+    """The route by which to tell what became of an origin's message: the first that is still there.
 
-    Where routes go in a circle, messages come again by later ways; word that went back by such a
-    one would go round for ever. A way that was given up for another one has ended.
+    Where routes go in a circle, messages come again by later ones, and a confirmation that went
+    back by such a one would go round for ever. A route that was given up for another has ended.
     """
     routes = context.state.arrival_routes.back(origin, queue.number)
     outbox = context.state.outbox

@@ -1,15 +1,14 @@
-"""By which ways messages of other managers come here, by number.
+"""By which routes messages of other managers come here, by number.
 
-A way is a stream (a source manager and its number there), the manager that a message was first
-sent at (its origin, another one where the source forwards) and the queue it leads to. An entry
-keeps the number of its way, so that what becomes of the message can be told back: to the source of
-the stream, about the origin. Numbers are given in the order of facts, from 1, and never used again;
-0 is no way: sent here.
+A route is a stream (a source manager and its number there), the manager that a message was first
+sent at (its origin, another one where the source forwards) and the queue it leads to. An entry has
+the number of its route, so that the source of the stream can be told what became of the message.
+Numbers are given in the order of facts, from 1, and never used again; 0 is no route: sent here.
 
-A way is forgotten when its queue is deleted, or when its stream has ended and nothing is in its
-queue. There are at most `WAYS_MAX`; a frame by another one is refused.
+A route is forgotten when its queue is deleted, or when its stream has ended and nothing is in its
+queue. There are at most `ARRIVAL_ROUTES_MAX`; a frame by another one is refused.
 
-An origin's transactions come one after another by a way. So at most one is *going on*: its last
+An origin's transactions come one after another by a route. So at most one is *going on*: its last
 message has neither come nor been given up. All others there is no more of.
 """
 
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.errors import Misuse
 from dray.machine import Step
-from dray.model.limits import WAYS_MAX
+from dray.model.limits import ARRIVAL_ROUTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +42,7 @@ class ArrivalRoute(NamedTuple):
 
 
 class ArrivalRoutes:
-    """All ways that are in use."""
+    """All routes that are in use."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class ArrivalRoutes:
         return len(self._routes)
 
     def add(self, route: ArrivalRoute) -> None:
-        """Apply the fact that a way was used for the first time."""
+        """Apply the fact that a route was used for the first time."""
         self.last += 1
         self._add(self.last, route)
 
@@ -80,26 +79,27 @@ class ArrivalRoutes:
 
     def check_room(self, wanted: Iterable[ArrivalRoute]) -> None:
         """Raise `Misuse` if one of these is new and there are as many as there may be."""
-        if len(self._routes) >= WAYS_MAX and not all(route in self._numbers for route in wanted):
+        full = len(self._routes) >= ARRIVAL_ROUTES_MAX
+        if full and not all(route in self._numbers for route in wanted):
             raise Misuse(
-                f"this queue manager knows {WAYS_MAX} ways by which messages come, which is the"
-                " most; delete queues here, or outgoing queues that lead here, that are not used"
+                f"messages come here by {ARRIVAL_ROUTES_MAX} routes, which is the most;"
+                " delete queues here, or outgoing queues that lead here, that are not used"
             )
 
     def number(self, route: ArrivalRoute) -> int:
-        """The number of a way; 0 if it was never used."""
+        """The number of a route; 0 if it was never used."""
         return self._numbers.get(route, 0)
 
     def numbered(self, number: int) -> ArrivalRoute | None:
-        """The way of a number; None for 0, and for one that is forgotten."""
+        """The route of a number; None for 0, and for one that is forgotten."""
         return self._routes.get(number)
 
     def back(self, origin: str, queue: int) -> list[ArrivalRoute]:
-        """By which ways messages of an origin came into an outgoing queue, the oldest way first."""
+        """The routes by which messages of an origin came into an outgoing queue, oldest first."""
         return [self._routes[number] for number in self._into.get(queue, {}).get(origin, ())]
 
     def accepted(self, fact: Accepted) -> None:
-        """Apply what a fact says of its ways."""
+        """Apply what a fact says of its routes."""
         for origin in fact.origins:
             self.add(ArrivalRoute(fact.source, fact.stream, origin, fact.queue))
         for origin, transaction in fact.going:
@@ -109,7 +109,7 @@ class ArrivalRoutes:
                 self.went_on(number, transaction)
 
     def went_on(self, number: int, transaction: int) -> None:
-        """Apply the fact that more of a transaction may come by a way; of none if it is 0."""
+        """Apply the fact that more of a transaction may come by a route; of none if it is 0."""
         if transaction:
             self._going[number] = transaction
         else:
@@ -123,7 +123,7 @@ class ArrivalRoutes:
     def stream_ended(self, source: str, stream: int, is_empty: Callable[[int], bool]) -> None:
         """Apply the fact that nothing comes by a stream any more, nor is anything going on in it.
 
-        A queue that is not empty may hold messages that came by it, and need its way back.
+        A queue that is not empty may hold messages that came by it, and need its route back.
         """
         ended = [number for number, route in self._routes.items() if route[:2] == (source, stream)]
         for number in ended:
@@ -147,7 +147,7 @@ class ArrivalRoutes:
         return bool(self._going)
 
     def going(self, number: int) -> int:
-        """The transaction of which more may come by a way; 0 for none."""
+        """The transaction of which more may come by a route; 0 for none."""
         return self._going.get(number, 0)
 
     def going_by(self, source: str, stream: int) -> list[tuple[int, ArrivalRoute, int]]:
@@ -167,15 +167,15 @@ class ArrivalRoutes:
         ]
 
     def into(self, queue: int) -> list[int]:
-        """The numbers of all ways into a queue, rising."""
+        """The numbers of all routes into a queue, rising."""
         return sorted(chain.from_iterable(self._into.get(queue, {}).values()))
 
     def state(self) -> list[tuple[int, ArrivalRoute]]:
-        """All ways with their numbers, rising, for a checkpoint."""
+        """All routes with their numbers, rising, for a checkpoint."""
         return list(self._routes.items())
 
     def going_state(self) -> list[tuple[int, int]]:
-        """By way, the transactions of which more may come, for a checkpoint."""
+        """By route, the transactions of which more may come, for a checkpoint."""
         return list(self._going.items())
 
 

@@ -4,8 +4,8 @@ The messages of several origins stand in an outgoing queue of a manager that for
 one of a transaction leaves it undelivered (it expired, it was purged), or its own source says that
 no more of it comes, the next message of the stream may be of another origin: the destination goes
 on over the gap and cannot know whose transaction has ended in it. So the position is kept by the
-way of the transaction, told with what is sent behind it, and forgotten by the fact that it is
-acknowledged.
+arrival route of the transaction, told with what is sent behind it, and forgotten by the fact that
+it is acknowledged.
 
 On one route only the last position matters: before it everything of that origin has ended.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TruncatedTransactions:
-    """Those of one outgoing queue, by way. Changed by facts and by nothing else."""
+    """Those of one outgoing queue, by route. Changed by facts and by nothing else."""
 
     __slots__ = ("_positions",)
 
@@ -45,7 +45,7 @@ class TruncatedTransactions:
             self.ended(route_of(tail_of(entry)), lookup_id_of(entry))
 
     def ended(self, route: int, position: int) -> None:
-        """Apply the fact that before a position all that came by a way is over."""
+        """Apply the fact that before a position all that came by a route is over."""
         # Beyond the bound the one that was noted first is told by the next message of its origin.
         self._positions[route] = max(position, self._positions.pop(route, 0))
         if len(self._positions) > TRUNCATED_MAX:
@@ -65,7 +65,7 @@ class TruncatedTransactions:
             self._positions = dict(waiting)
 
     def between(self, after: int, upto: int) -> list[tuple[int, int]]:
-        """Positions above one and up to another, rising, each with its way."""
+        """Positions above one and up to another, rising, each with its route."""
         found = [(each, route) for route, each in self._positions.items() if after < each <= upto]
         return sorted(found)
 

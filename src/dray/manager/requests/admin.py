@@ -263,7 +263,7 @@ def _delete(
     if queue.outgoing and len(context.state.stream_ends) >= ENDS_REMEMBERED_MAX:
         context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
     held = held_in((queue, *queue.sub_queues))
-    # Ways are forgotten with the last message that came by them.
+    # Routes are forgotten with the last message that came by them.
     for (each, route), count in held.items():
         note_ends(context, each, _why_deleted(queue), route=route, count=count)
     context.record(QueueDeleted(queue.number, context.now_us))

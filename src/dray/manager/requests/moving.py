@@ -29,7 +29,7 @@ from dray.manager.session import Waiter
 from dray.manager.transactions.mixing import check_plain_receive, check_plain_send
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.transactions import (
-    check_not_barred,
+    check_not_aborted,
     hold_part,
     open_transaction,
     opened_by,
@@ -104,7 +104,7 @@ def handle_move_messages(
 ) -> None:
     """Move messages to another queue, or drop kept ones, all in one fact."""
     context = transactions.context
-    check_not_barred(transactions, head.number)
+    check_not_aborted(transactions, head.number)
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     target = context.state.queues.numbered(head.target) if head.target else None

@@ -33,7 +33,7 @@ from dray.manager.transactions.mixing import check_plain_send, note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import check_room, place_of_reserved, promised, reserve
 from dray.manager.transactions.transactions import (
-    check_not_barred,
+    check_not_aborted,
     commit,
     open_transaction,
     staged_ahead,
@@ -70,7 +70,7 @@ def handle_send(
     if head.transaction == 0:
         if transactions.aborted_transactions and len(body):
             # Without a transaction of its own, a batch goes by the number of its first message.
-            check_not_barred(transactions, read_header(body).number)
+            check_not_aborted(transactions, read_header(body).number)
         queue = context.state.queues.numbered(head.queue)
         staged = _stage(context, queue, head, body)
         # Nothing that is durable rests on an express message, so nothing is waited for.

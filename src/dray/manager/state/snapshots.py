@@ -56,7 +56,7 @@ class _Manager(msgspec.Struct, array_like=True):
     stream_ends: list[StreamEnd]
     identity: IdentitySnapshot
     positions_from: int
-    ways_last: int
+    last_route: int
     batches: list[tuple[str, list[BatchOutcome]]] = []
 
 
@@ -140,7 +140,7 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.next_number, state.next_queue = head.next_number, head.next_queue
     state.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
     state.queue_files_kept = head.queue_files_kept
-    state.arrival_routes = ArrivalRoutes(head.routes, head.going, head.ways_last)
+    state.arrival_routes = ArrivalRoutes(head.routes, head.going, head.last_route)
     state.heard = dict(head.heard)
     state.uploads.restore(head.uploads)
     state.stream_ends.restore(head.stream_ends)

@@ -24,7 +24,7 @@ from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
 from dray.manager.transactions.transactions import (
     abort,
-    check_not_barred,
+    check_not_aborted,
     commit_open,
     hold_part,
     opened_by,
@@ -76,7 +76,7 @@ def passed(
     context, number = transactions.context, head.transaction
     transaction = opened_by(transactions, session, number)
     if transaction is None:
-        check_not_barred(transactions, number)
+        check_not_aborted(transactions, number)
     if transaction is None and head.sends == 0:
         transaction = OpenTransaction(number, session)
         transactions.open[number] = transaction
@@ -251,7 +251,7 @@ def fact_of(context: Context, transaction: OpenTransaction) -> Prepared:
             for number, staged in transaction.sends.items()
         ],
         [(number, pack_lookups(each)) for number, each in transaction.receives.items()],
-        [(*way, pack_lookups(each)) for way, each in transaction.moves.items()],
+        [(*queues, pack_lookups(each)) for queues, each in transaction.moves.items()],
         sorted(transaction.rejected),
         transaction.session.caller.name if transaction.session is not None else "",
     )

@@ -45,7 +45,7 @@ from dray.model.limits import MESSAGE_NUMBER_MAX
 from dray.wire.frames import Abort, Commit, Done, Prepare, StageForBatch
 
 __all__ = [
-    "Transactions", "abort", "abort_idle", "answered_ahead", "check_not_barred", "commit",
+    "Transactions", "abort", "abort_idle", "answered_ahead", "check_not_aborted", "commit",
     "commit_open", "end_purges", "forget", "forget_ahead", "give_back", "give_up_claim",
     "handle_abort", "handle_commit", "hold_part", "oldest_claim_ends", "open_transaction",
     "opened_by", "reason_to_abort", "staged_ahead", "take", "watch_idleness",
@@ -83,7 +83,7 @@ def open_transaction(
                 "the transaction is already committed; begin another",
                 transaction_id=context.transaction_id(number),
             )
-        check_not_barred(transactions, number)
+        check_not_aborted(transactions, number)
         transaction = OpenTransaction(number, session, context.now)
         transactions.open[number] = transaction
         session.transactions[number] = None
@@ -106,7 +106,7 @@ def opened_by(transactions: Transactions, session: Session, number: int) -> Open
     return transactions.open[number] if number in session.transactions else None
 
 
-def check_not_barred(transactions: Transactions, number: int) -> None:
+def check_not_aborted(transactions: Transactions, number: int) -> None:
     """Raise `TransactionAborted` if that is what was said of the transaction."""
     context = transactions.context
     why = transactions.aborted_transactions.reason(number)
@@ -187,7 +187,7 @@ def handle_commit(
     context = transactions.context
     transaction = opened_by(transactions, session, head.transaction)
     if transaction is None:
-        check_not_barred(transactions, head.transaction)
+        check_not_aborted(transactions, head.transaction)
     if transaction is None and head.sends == 0:
         # Nothing was done in it, so nothing is to be done.
         context.answer(session, request_id, Done())

@@ -1,4 +1,4 @@
-"""The ways by which messages come: remembered while they are needed, and never too many."""
+"""The routes by which messages come: remembered while they are needed, and never too many."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from dray.errors import Misuse
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
-from dray.model.limits import WAYS_MAX
+from dray.model.limits import ARRIVAL_ROUTES_MAX
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.record import encode_record
@@ -92,12 +92,12 @@ def test_a_way_too_many_is_refused_and_the_known_ones_go_on(driver: ManagerDrive
     source = Forwarder(driver)
     source.send("a")
     routes = ways_of(driver)
-    for number in range(len(routes), WAYS_MAX):
+    for number in range(len(routes), ARRIVAL_ROUTES_MAX):
         routes.add(ArrivalRoute("c" * 32, number, "c" * 32, queue))
     (refused,) = source.send("d")
     assert isinstance(refused, frames.StreamRefused)
     assert (refused.error, refused.upto) == (Misuse.code, 1)
-    assert len(routes) == WAYS_MAX
+    assert len(routes) == ARRIVAL_ROUTES_MAX
     source.sent -= 1
     source.say(source.opened, frames.OpenStream(7, "orders"))
     (taken,) = source.send("a")
