@@ -20,22 +20,13 @@ import pytest
 import dray
 import dray.aio
 from dray.client.awaited.large_message_file import LargeMessageFile
-from dray.client.calls.public_calls import is_checked
+from dray.client.calls.public_calls import inner_calls, is_checked
 from dray.daemon.config import ServeOptions
 from tests.contract.faces import AwaitedFace, BlockingFace, inside
 from tests.contract.wrong_values import VALUES, is_ours
 from tests.integration.commands import until
 
 pytestmark = pytest.mark.slow
-INNER = {
-    "Transaction": {
-        "begin_commit", "connection", "doom", "end_commit", "join", "leave", "let_go", "say",
-        "send", "send_large", "send_lent", "stage", "undivided",
-    },
-    "LargeMessage": {"bind", "bring"},
-    "LargeMessageQueue": {"beside", "status_queue_on", "take", "take_some"},
-}  # fmt: skip
-"""What only Dray's own modules call; no page names them."""
 RESULTS = {
     "Fate", "Handled", "ManagerInfo", "PeerInfo", "QueueInfo", "QueuedMessage", "DoctorFinding",
     "TokenInfo", "AccessInfo", "QueuedPart",
@@ -71,7 +62,7 @@ def methods_of(kind: type) -> list[str]:
         for name in dir(kind)
         if not name.startswith("_")
         and inspect.isfunction(inspect.getattr_static(kind, name))
-        and name not in INNER.get(kind.__name__, ())
+        and name not in inner_calls(AWAITED[kind.__name__])
     )
 
 

@@ -22,6 +22,7 @@ _Class = TypeVar("_Class", bound=type)
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _MARK: Final = "checks_arguments"
+_INNER: Final = "inner_calls"
 _AWAITED: Final = "dray.client.awaited."
 
 
@@ -46,6 +47,7 @@ def public(*, made_by: str = "", inner: Collection[str] = ()) -> Callable[[_Clas
             cls.__init__ = _made_by(cls, made_by)  # type: ignore[misc]
         elif inspect.isfunction(make):
             cls.__init__ = checked(make, cls.__name__)  # type: ignore[misc]
+        setattr(cls, _INNER, frozenset(inner))
         return cls
 
     return decorated
@@ -70,6 +72,11 @@ def checked(
 
     vars(call)[_MARK] = True
     return cast("Callable[_Arguments, _Result]", call)
+
+
+def inner_calls(cls: type) -> frozenset[str]:
+    """Name the methods of a public class that only Dray's own modules call."""
+    return getattr(cls, _INNER, frozenset())
 
 
 def is_checked(function: object) -> bool:
