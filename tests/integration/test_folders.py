@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -383,6 +384,28 @@ def test_a_file_that_its_receiver_refused_stays_in_a_watched_folder(folder, queu
 def test_a_wait_that_means_nothing_is_refused(folder, queue, state, wrong):
     with pytest.raises(dray.InvalidArgument, match="wait"):
         dray.folders.watch(folder, queue, state=state, **wrong)
+
+
+@pytest.mark.parametrize(("how", "poll"), [("removed", None), ("removed", 0.1), ("replaced", None)])
+def test_a_folder_that_is_removed_or_replaced_is_watched_anew_and_both_are_said(
+    folder, queue, state, *, caplog, how, poll
+):
+    with watching(folder, queue, state, settle=0.05, poll=poll) as told:
+        until(lambda: len(paths(told)) == 4, 20)
+        if how == "removed":
+            shutil.rmtree(folder)
+            until(lambda: "folder is not there" in caplog.text, 20)
+            folder.mkdir()
+        else:
+            put(folder.parent / "other/b/of another", b"")
+            folder.rename(folder.parent / "before")
+            (folder.parent / "other").rename(folder)
+            until(lambda: "b/of another" in paths(told), 20)
+        until(lambda: "folder is another folder than before" in caplog.text, 20)
+        put(folder / "c/new", b"new")
+        until(lambda: "c/new" in paths(told), 20)
+        put(folder / "c/newer", b"newer")
+        until(lambda: "c/newer" in paths(told), 20)
 
 
 def test_a_walk_through_old_files_goes_on_without_waiting_for_changes(

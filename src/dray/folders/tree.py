@@ -98,6 +98,14 @@ class Tree:
         self.selection = selection
         self._resolved = root.resolve()
 
+    def identity(self) -> tuple[int, int] | None:
+        """Which folder stands there now; None if there is none."""
+        try:
+            found = self.root.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def walk(self, below: str = "") -> Iterator[FoundFile | LeftOut]:
         """Find the files, folder by folder in the order of names; each is looked at once.
 

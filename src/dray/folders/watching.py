@@ -72,6 +72,8 @@ class FolderWatch:
         self._settling: dict[str, tuple[FoundFile, float]] = {}
         self._walks: dict[str, Iterator[FoundFile | LeftOut]] = {}
         self._next_walk = 0.0
+        self._folder = tree.identity()
+        """The folder that is watched; None while there is none."""
         self._left_out: dict[str, str] = {}
 
     def run(self, *, in_doubt: InDoubtFiles | None = None) -> None:
@@ -81,6 +83,7 @@ class FolderWatch:
         try:
             self._patiently(lambda: self._sender.recover(in_doubt))
             while not self._stop.is_set():
+                self._look_at_folder()
                 self._take_changes()
                 self._walk_on()
                 self._settle()
@@ -92,6 +95,24 @@ class FolderWatch:
         finally:
             if self._observer is not None:
                 self._observer.stop()
+
+    def _look_at_folder(self) -> None:
+        """Watch anew if the folder is another one; the kernel tells nothing of that."""
+        now = self._tree.identity()
+        if now == self._folder:
+            return
+        self._folder = now
+        if now is None:
+            _log.warning(
+                "%s is not there; its files are sent once it is there again", self._tree.root
+            )
+            return
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer = _observer(self._tree, self._changed)
+            self._observer.start()
+        self._walks, self._next_walk = {}, 0.0
+        _log.warning("%s is another folder than before and is watched anew", self._tree.root)
 
     def _take_changes(self) -> None:
         self._changed.clear()
