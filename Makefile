@@ -9,7 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export VENV
-PEERS := nats-server rabbitmq-server redis-server postgresql rclone rsync
+PEERS := rabbitmq-server redis-server postgresql rclone rsync default-jre-headless maven
+ARTEMIS := org.apache.activemq:apache-artemis:2.40.0:tar.gz:bin
+PEERS_HOME := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dray/peers
 BROWSER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dray/browser
 
 $(READY): pyproject.toml uv.lock tools/bootstrap.py
@@ -49,13 +51,16 @@ browser: ## install what the tests of pages use: chromium of Debian, as root; ax
 	@command -v npm >/dev/null || { echo "dray: axe-core and tus-js-client come from npm: install Node.js" >&2; exit 1; }
 	@npm install --silent --no-audit --no-fund --no-save --prefix "$(BROWSER)" axe-core@4.14.1 tus-js-client@4.3.1
 
-peers: $(READY) ## install what `make bench` compares with: Debian packages, as root
+peers: $(READY) ## install what `make bench` compares with: as root
 	@test "$$(id -u)" = 0 || { echo "dray: make peers installs the Debian packages $(PEERS)," \
 		"which only root can: sudo make peers" >&2; exit 1; }
 	@echo "dray: installing the Debian packages $(PEERS), which Debian may start as services:" \
-		"systemctl disable --now nats-server rabbitmq-server redis-server postgresql ends them"
+		"systemctl disable --now rabbitmq-server redis-server postgresql ends them"
 	@RUNLEVEL=1 apt-get install --no-install-recommends $(ARGS) $(PEERS)
 	@$(BIN)/python tools/bootstrap.py bench
+	@echo "dray: fetching Artemis from Maven Central into $(PEERS_HOME)"
+	@mvn -q -B dependency:copy -Dartifact=$(ARTEMIS) -DoutputDirectory=$(PEERS_HOME)
+	@tar -xzf $(PEERS_HOME)/apache-artemis-*-bin.tar.gz -C $(PEERS_HOME)
 
 docs: $(READY) ## write what the code can tell (tables, commands, errors, modules), check all pages
 	@$(BIN)/python tools/draw_tables.py

@@ -25,7 +25,14 @@ import msgspec
 
 import dray
 from benches.console_clients import poll_pages
-from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_send
+from benches.peer_clients import (
+    artemis_receive,
+    artemis_send,
+    nats_get,
+    nats_put,
+    rabbitmq_receive,
+    rabbitmq_send,
+)
 from benches.processes import CLIENT_WITHIN_S, peak, reset_peak
 from benches.small_peer_clients import (
     prepare_postgres,
@@ -369,6 +376,8 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         answer_with_syncs,
         commit_together,
         ping,
+        artemis_receive,
+        artemis_send,
         nats_put,
         nats_get,
         rabbitmq_send,
@@ -390,4 +399,6 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(CLIENTS[sys.argv[1]](**json.loads(sys.argv[2]))))
+    measured = CLIENTS[sys.argv[1]](**json.loads(sys.argv[2]))
+    # By one clock for all clients, for what begins in one and ends in another.
+    print(json.dumps(measured | {"ended": time.time()}))

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benches.stomp import Stomp
+
 if TYPE_CHECKING:
     from nats.js.object_store import ObjectStore
 
@@ -80,10 +82,39 @@ def rabbitmq_send(port: int, path: str) -> dict[str, float]:
         return {"seconds": time.perf_counter() - began}
 
 
+def artemis_send(port: int, path: str) -> dict[str, float]:
+    """Send a file as persistent messages, each confirmed."""
+    stomp = Stomp(port)
+    began = time.perf_counter()
+    with Path(path).open("rb") as file:
+        while piece := file.read(MESSAGE_BYTES):
+            stomp.send([piece])
+    seconds = time.perf_counter() - began
+    stomp.close()
+    return {"seconds": seconds}
+
+
+def artemis_receive(port: int, to: str, size: int) -> dict[str, float]:
+    """Receive them into a file, each in a transaction of its own."""
+    stomp = Stomp(port)
+    began, left = time.perf_counter(), size
+    with Path(to).open("wb") as file:
+        while left > 0:
+            for body in stomp.take(1):
+                file.write(body)
+                left -= len(body)
+        file.flush()
+        os.fsync(file.fileno())
+    seconds = time.perf_counter() - began
+    stomp.close()
+    return {"seconds": seconds}
+
+
 def rabbitmq_receive(port: int, to: str, size: int) -> dict[str, float]:
     """Receive them into a file; the figures are those of `nats_get`."""
     with _rabbitmq(port) as connection:
         channel = connection.channel()
+        channel.queue_declare("bench", durable=True)
         channel.basic_qos(prefetch_count=10)
         began, left = time.perf_counter(), size
         with Path(to).open("wb") as file:

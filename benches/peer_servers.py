@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,19 +22,23 @@ from pathlib import Path
 from dray.errors import DrayError
 from dray.testing.interrupts import uninterrupted
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 180.0
 STOP_WITHIN_S = 30.0
 # Debian's own /usr/sbin/rabbitmq-server changes to the user rabbitmq; this is what it runs there.
 RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 EPMD = "epmd"
+PEERS_HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dray" / "peers"
+"""What `make peers` unpacks."""
 SYNC_ALWAYS = "always"
+_DISK_USAGE = re.compile("<max-disk-usage>.*?</max-disk-usage>")
+"""Artemis takes no messages on a disk that is nine tenths full, as many of developers are."""
 
 
 def missing(program: str, module: str) -> str:
     """What is not installed of a peer; empty if all is there."""
     if shutil.which(program) is None:
         return f"{program} is not installed: make peers"
-    if importlib.util.find_spec(module) is None:
+    if module and importlib.util.find_spec(module) is None:
         return f"the Python module {module} is not installed: make peers"
     return ""
 
@@ -54,16 +60,69 @@ def nats(folder: Path, sync: str = "") -> Iterator[str]:
     ]
     config = folder / "nats.conf"
     config.write_text("\n".join(lines) + "\n")
-    with _running(["nats-server", "--config", str(config)], folder, _is_open(port)):
+    with _running([nats_program(), "--config", str(config)], folder, _is_open(port)):
         yield f"nats://127.0.0.1:{port}"
 
 
 @contextmanager
-def rabbitmq(folder: Path) -> Iterator[int]:
-    """A RabbitMQ node in `folder`; its port."""
+def artemis(folder: Path, port: int = 0, bridge_to: int = 0) -> Iterator[str]:
+    """An Artemis broker with the journal that it makes by itself; its port.
+
+    With `bridge_to` it forwards its queue to the broker at that port.
+    """
+    port = port or free_port()
+    made = subprocess.run(
+        [
+            artemis_program(), "create", str(folder), "--silent", "--nio", "--no-web",
+            "--allow-anonymous", "--user", "bench", "--password", "bench", "--host", "127.0.0.1",
+            "--default-port", str(port), "--no-amqp-acceptor", "--no-hornetq-acceptor",
+            "--no-mqtt-acceptor", "--no-stomp-acceptor", "--queues", "bench",
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        raise DrayError(f"artemis create failed and said: {made.stderr.strip().splitlines()[-1:]}")
+    config = folder / "etc" / "broker.xml"
+    said = _DISK_USAGE.sub("<max-disk-usage>-1</max-disk-usage>", config.read_text())
+    bridge = _bridge(bridge_to) if bridge_to else ""
+    config.write_text(said.replace("</core>", bridge + "</core>"))
+    with _running([str(folder / "bin" / "artemis"), "run"], folder, _is_open(port)):
+        yield str(port)
+
+
+def _bridge(port: int) -> str:
+    return (
+        f'<connectors><connector name="next">tcp://127.0.0.1:{port}</connector></connectors>'
+        '<bridges><bridge name="bench"><queue-name>bench</queue-name>'
+        "<forwarding-address>bench</forwarding-address>"
+        "<static-connectors><connector-ref>next</connector-ref></static-connectors>"
+        "</bridge></bridges>"
+    )
+
+
+def artemis_program() -> str:
+    """The program that makes brokers, as `make peers` has unpacked it."""
+    found = sorted(PEERS_HOME.glob("apache-artemis-*/bin/artemis"))
+    return str(found[-1]) if found else "artemis"
+
+
+def nats_program() -> str:
+    """The server of the Python package, which is newer than Debian's, or the one in the path."""
+    own = Path(sys.executable).with_name("nats-server")
+    return str(own) if own.exists() else "nats-server"
+
+
+@contextmanager
+def rabbitmq(folder: Path, shovel_to: int = 0) -> Iterator[int]:
+    """A RabbitMQ node in `folder`; its port.
+
+    With `shovel_to` it moves what comes into its queue to the node at that port.
+    """
     port, distribution, mapper = free_port(), free_port(), free_port()
     folder.mkdir()
-    (folder / "plugins").write_text("[].\n")
+    (folder / "plugins").write_text("[rabbitmq_shovel].\n" if shovel_to else "[].\n")
+    if shovel_to:
+        (folder / "advanced.config").write_text(_shovel(port, shovel_to))
     (folder / "rabbitmq.conf").write_text(
         f"listeners.tcp.1 = 127.0.0.1:{port}\ndisk_free_limit.absolute = 64MB\n"
     )
@@ -79,6 +138,7 @@ def rabbitmq(folder: Path) -> Iterator[int]:
         "RABBITMQ_LOG_BASE": str(folder / "log"),
         "RABBITMQ_PID_FILE": str(folder / "pid"),
         "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
     }
@@ -87,6 +147,21 @@ def rabbitmq(folder: Path) -> Iterator[int]:
         stack.enter_context(_running(names, folder, _is_open(mapper), environment))
         stack.enter_context(_running([RABBITMQ], folder, _is_open(port), environment))
         yield port
+
+
+def _shovel(port: int, other: int) -> str:
+    declared = (
+        "{declarations, [{'queue.declare', [{queue, <<\"bench\">>}, durable]}]}, "
+        "{protocol, amqp091}"
+    )
+    return (
+        "[{rabbitmq_shovel, [{shovels, [{bench, ["
+        f'{{source, [{{uris, ["amqp://127.0.0.1:{port}"]}}, {declared},'
+        ' {queue, <<"bench">>}, {prefetch_count, 100}]},'
+        f'{{destination, [{{uris, ["amqp://127.0.0.1:{other}"]}}, {declared},'
+        ' {publish_fields, [{exchange, <<>>}, {routing_key, <<"bench">>}]}]},'
+        "{ack_mode, on_confirm}, {reconnect_delay, 1}]}]}]}].\n"
+    )
 
 
 @contextmanager

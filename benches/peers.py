@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benches.limits import copy_mb_s, make_payload, write_fresh_mb_s
-from benches.peer_servers import SYNC_ALWAYS, missing, nats, rabbitmq
+from benches.peer_servers import SYNC_ALWAYS, missing, nats, nats_program, rabbitmq
 from benches.processes import client
 from benches.results import Result
 from dray.errors import DrayError
@@ -87,9 +87,9 @@ def _round(folder: Path, payload: Path) -> Iterator[tuple[str, Rates]]:
     for number, (door, (unix, digest)) in enumerate(DOORS.items()):
         yield door, _dray(folder / f"dray-{number}", payload, unix=unix, digest=digest)
     peers: list[tuple[str, str, str, Callable[[], Rates]]] = [
-        ("NATS, as it comes", "nats-server", "nats",
+        ("NATS, as it comes", nats_program(), "nats",
          lambda: _nats(nats(folder / "nats"), folder, payload)),
-        ("NATS, sync always", "nats-server", "nats",
+        ("NATS, sync always", nats_program(), "nats",
          lambda: _nats(nats(folder / "nats-always", SYNC_ALWAYS), folder, payload)),
         ("RabbitMQ", "rabbitmq-server", "pika",
          lambda: _rabbitmq(folder / "rabbitmq", folder, payload)),

@@ -2,7 +2,7 @@
 
 Every commit is durable before its answer, and every message that was taken is gone for good: Redis
 with `appendfsync always`, PostgreSQL with a table and `skip locked`, SQLite in WAL with
-`synchronous=FULL`, each by its project's own Python client.
+`synchronous=FULL`, each by its project's own Python client, and Artemis by STOMP.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dray
+from benches.stomp import Stomp
 
 BODY_BYTES = 1024
 BATCH = 100
@@ -131,6 +132,26 @@ class PostgresDoor(Door):
         door.close()
 
 
+class ArtemisDoor(Door):
+    """A queue of Artemis, by STOMP."""
+
+    def __init__(self, where: str) -> None:
+        """Connect by loopback: Artemis has no Unix socket."""
+        self._stomp = Stomp(int(where))
+
+    def send(self, bodies: list[bytes]) -> None:
+        """One message with a receipt, or a transaction."""
+        self._stomp.send(bodies)
+
+    def take(self) -> int:
+        """Receive in a transaction."""
+        return len(self._stomp.take(BATCH))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._stomp.close()
+
+
 class SqliteDoor(Door):
     """A table of SQLite."""
 
@@ -163,6 +184,7 @@ class SqliteDoor(Door):
 
 
 DOORS: dict[str, Callable[[str], Door]] = {
+    "artemis": ArtemisDoor,
     "dray": DrayDoor,
     "postgres": PostgresDoor,
     "redis": RedisDoor,

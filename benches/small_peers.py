@@ -1,9 +1,9 @@
-"""Messages of 1 KiB through Dray, Redis, PostgreSQL and SQLite, by turns in the same rounds.
+"""Messages of 1 KiB through Dray, Redis, PostgreSQL, Artemis and SQLite, in the same rounds.
 
-All on this machine by Unix sockets, in Python, and all synced before each answer: one message after
-the other, batches of 100 in and out, and 64 connections with one message each. SQLite has no
-server, so it stands beside `dray.open`. `make peers` installs Redis and PostgreSQL; the ones that
-are missing are left out with a line that says so.
+All on this machine, by Unix sockets where there are any (Artemis has none), in Python, and all
+synced before each answer: one message after the other, batches of 100 in and out, and 64
+connections with one message each. SQLite has no server, so it stands beside `dray.open`. `make
+peers` brings the others; those that are missing are left out with a line that says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from benches.peer_servers import missing, postgres, postgres_program, redis
+from benches.peer_servers import (
+    artemis,
+    artemis_program,
+    missing,
+    postgres,
+    postgres_program,
+    redis,
+)
 from benches.processes import client
 from benches.results import Result
 from dray.errors import DrayError
@@ -38,6 +45,7 @@ BARS: dict[tuple[str, str, str], float] = {
     ("batches of 100, out", EMBEDDED, "SQLite"): 0.8,
     ("64 connections", DRAY, "Redis"): 1.0,
     ("64 connections", DRAY, "PostgreSQL"): 1.0,
+    ("64 connections", DRAY, "Artemis"): 1.0,
 }
 """The ratio that is wanted to a peer: the least one of rates, the greatest one of times."""
 P99_BAR = 2.0
@@ -62,7 +70,7 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
 
 def _results(found: dict[str, list[Rates]]) -> Iterator[Result]:
     for work, (_, _, unit) in WORK.items():
-        for ours, peers in ((DRAY, ("Redis", "PostgreSQL")), (EMBEDDED, ("SQLite",))):
+        for ours, peers in ((DRAY, ("Redis", "PostgreSQL", "Artemis")), (EMBEDDED, ("SQLite",))):
             mine = [rates[work] for rates in found[ours] if work in rates]
             for peer in peers:
                 theirs = [rates[work] for rates in found.get(peer, ()) if work in rates]
@@ -83,6 +91,7 @@ def _round(home: Path) -> Iterator[tuple[str, Rates]]:
     yield "SQLite", _measured("sqlite", _here, home / "sqlite", together=False)
     for name, kind, program, module, server in (
         ("Redis", "redis", "redis-server", "redis", redis),
+        ("Artemis", "artemis", artemis_program(), "", artemis),
         ("PostgreSQL", "postgres", postgres_program("postgres"), "psycopg", postgres),
     ):
         if lacking := missing(program, module):
