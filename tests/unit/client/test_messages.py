@@ -48,6 +48,15 @@ def test_a_record_with_one_damaged_byte_is_refused(at):
         messages_in(envelopes, memoryview(damaged), "orders")
 
 
+@pytest.mark.parametrize("at", [0, 40, 67, 68, 68 + 40, 68 + 66])
+def test_a_batch_with_one_damaged_byte_is_refused(at):
+    envelopes, body = came(Message(body=b"body"), Message(body=b"more"))
+    damaged = bytearray(body)
+    damaged[at] ^= 0x10
+    with pytest.raises(ProtocolError, match="CRC32C"):
+        messages_in(envelopes, memoryview(damaged), "orders")
+
+
 def test_a_record_that_is_cut_short_or_followed_by_more_is_refused():
     envelopes, body = came(Message(body=b"body"))
     for wrong in (body[:-1], body + b"more"):

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from dray.client.calls.messages import record_of
+from dray.errors import ProtocolError
 from dray.manager.change.commit_fact import packed_tails
 from dray.manager.queue.index import TAIL_BYTES, pack_tail, unpack
 from dray.manager.queue.staged import Staged, group_places
@@ -85,6 +86,22 @@ def test_the_entries_of_a_batch_are_packed_as_each_is_by_itself(count, transacti
         alone = [pack_tail(each, 0, 99, marks=4) for each in staged]
     assert packed == b"".join(alone)
     assert len(packed) == count * TAIL_BYTES
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("label", ["", "named"])
+def test_a_batch_of_which_one_record_was_damaged_leaves_nothing_behind(driver, caller, at, label):
+    queue = caller.create("orders", transactional=True)
+    number = caller.number_for()
+    records = [record_of(Message(body=b"body", label=label), SOURCE, number + 1 + each)
+               for each in range(2)]  # fmt: skip
+    crcs = [each.crc for each in records]
+    crcs[at] ^= 1
+    head = Send(queue, 0, [each.size for each in records], crcs)
+    with pytest.raises(ProtocolError, match="CRC32C"):
+        caller.call(head, b"".join(each.head + each.body for each in records))
+    assert caller.call(DescribeQueue("orders")).info.message_count == 0
+    assert driver.store.live_bytes == 0
 
 
 def test_a_batch_is_sent_and_committed_in_few_calls_a_message(driver, caller):
