@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import json
+import tempfile
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from dray.errors import DrayError, LargeMessageCorrupt, QueueNotFound, StoreLocked
+from dray.errors import (
+    ConnectionLost,
+    DrayError,
+    InvalidConfiguration,
+    LargeMessageCorrupt,
+    QueueNotFound,
+    StoreCorrupt,
+    StoreLocked,
+)
 from dray.spark.failure import plainly
 
 STACK = f"""[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
@@ -52,91 +63,101 @@ def test_a_checkpoint_of_two_queries_is_told_in_one_sentence_with_what_to_do():
     assert "give each query a checkpointLocation of its own" in str(found)
 
 
-PROGRAM = """
-import sys
-import tempfile
-from pathlib import Path
+def test_what_is_left_of_a_query_that_ended_as_it_began_is_told_with_what_to_do():
+    found = plainly(
+        RuntimeError(
+            "[STREAM_FAILED] Query [id = 1] terminated with exception:"
+            " [STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The checkpoint location"
+            " file:/checkpoints/orders/offsets should be empty on batch 0\nPlease either use"
+        )
+    )
 
-import dray
-
-from dray.spark import spark_session
-
-sys.tracebacklimit = 0
-url = sys.argv[1]
-
-
-def told(act):
-    try:
-        act()
-    except Exception as error:
-        print(type(error).__name__, error, file=sys.stderr)
-        print("----", file=sys.stderr)
+    assert type(found) is StoreCorrupt
+    assert found.file == "/checkpoints/orders/offsets"
+    assert "remove the directory /checkpoints/orders and start again" in str(found)
 
 
-def load(reader, **options):
-    return reader.format("dray").options(**({"url": url, "queue": "orders"} | options)).load()
+LINES_MAX = 6
 
 
-def stream(**options):
-    rows = load(spark.readStream, **options)
-    query = rows.writeStream.format("noop").trigger(availableNow=True).start()
-    query.awaitTermination()
+@pytest.fixture
+def reading(spark, daemon):
+    """Load from the queue "orders", or as the options say."""
 
+    def load(reader, **options):
+        given = {"url": daemon.url, "queue": "orders"} | options
+        return reader.format("dray").options(**given).load()
 
-def two_queries_on_one_checkpoint():
-    checkpoint = tempfile.mkdtemp()
-    offsets = Path(checkpoint) / "offsets"
+    def batch(**options):
+        load(spark.read, **options).count()
 
-    def other(rows, batch_id):
-        # As a second query does that was started in another process.
-        (offsets / str(batch_id + 1)).write_bytes((offsets / str(batch_id)).read_bytes())
+    def stream(each_batch, checkpoint="", **options):
+        writer = load(spark.readStream, **options).writeStream.foreachBatch(each_batch)
+        named = {"checkpointLocation": checkpoint} if checkpoint else {}
+        writer.options(**named).trigger(availableNow=True).start().awaitTermination()
 
-    with dray.connect(url) as manager:
-        for _ in range(2):
-            manager.queue("orders").send(b"x")
-        rows = load(spark.readStream, maxOffsetsPerTrigger="1")
-        writer = rows.writeStream.foreachBatch(other).option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination()
-
-
-def deleted_under_a_query():
-    with dray.connect(url) as manager:
-        queue = manager.create_queue("gone")
-        for _ in range(2):
-            queue.send(b"x")
-        rows = load(spark.readStream, queue="gone", maxOffsetsPerTrigger="1")
-        writer = rows.writeStream.foreachBatch(lambda rows, batch: manager.delete_queue("gone"))
-        writer.trigger(availableNow=True).start().awaitTermination()
-
-
-with spark_session() as spark:
-    told(lambda: load(spark.read, queu="x"))
-    told(lambda: load(spark.read, url="dray://127.0.0.1:1").count())
-    told(lambda: load(spark.read, queue="nowhere").count())
-    told(lambda: load(spark.read, url="http://x").count())
-    told(lambda: load(spark.read, startingOffsets="latest").count())
-    told(lambda: stream(queue="nowhere"))
-    told(lambda: stream(url="dray://127.0.0.1:1"))
-    told(lambda: stream(endingOffsets="latest"))
-    told(two_queries_on_one_checkpoint)
-    told(deleted_under_a_query)
-"""
-KINDS = [
-    "InvalidConfiguration", "ConnectionLost", "QueueNotFound", "InvalidConfiguration",
-    "InvalidConfiguration", "QueueNotFound", "ConnectionLost", "InvalidConfiguration",
-    "StoreLocked", "QueueNotFound",
-]  # fmt: skip
+    return batch, stream
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_every_error_of_reading_is_one_sentence_in_at_most_six_lines(daemon, manager):
-    manager.create_queue("orders")
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, daemon.url],
-        capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
-    told = [part.strip().splitlines() for part in done.stderr.split("----")[:-1]]
-    assert [lines[-1].split()[0] for lines in told] == KINDS, done.stderr
-    assert max(map(len, told)) <= 6, done.stderr
-    assert "\tat " not in done.stderr
+def test_every_error_of_reading_is_one_sentence_in_at_most_six_lines(
+    spark, manager, reading, tmp_path
+):
+    batch, stream = reading
+    java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    orders, gone = manager.create_queue("orders"), manager.create_queue("gone")
+    for queue in (orders, gone, orders, gone):
+        queue.send(b"x")
+    offsets = tmp_path / "offsets"
+
+    def nothing(rows, batch_id):
+        raise AssertionError("no batch")
+
+    def as_another_query(rows, batch_id):
+        # As a second query does that was started in another process.
+        (offsets / str(batch_id + 1)).write_bytes((offsets / str(batch_id)).read_bytes())
+
+    def delete(rows, batch_id):
+        manager.delete_queue("gone")
+
+    def with_empty(name):
+        """A checkpoint with an empty file, as a power failure or a kill leaves it."""
+        checkpoint = Path(tempfile.mkdtemp(dir=tmp_path))
+        (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        (checkpoint / "offsets").mkdir()
+        (checkpoint / "offsets" / name).touch()
+        return str(checkpoint)
+
+    one = {"maxOffsetsPerTrigger": "1"}
+    cases = [
+        (InvalidConfiguration, lambda: batch(queu="x")),
+        (ConnectionLost, lambda: batch(url="dray://127.0.0.1:1")),
+        (QueueNotFound, lambda: batch(queue="nowhere")),
+        (InvalidConfiguration, lambda: batch(url="http://x")),
+        (InvalidConfiguration, lambda: batch(startingOffsets="latest")),
+        (QueueNotFound, lambda: stream(nothing, queue="nowhere")),
+        (ConnectionLost, lambda: stream(nothing, url="dray://127.0.0.1:1")),
+        (InvalidConfiguration, lambda: stream(nothing, endingOffsets="latest")),
+        (StoreLocked, lambda: stream(as_another_query, checkpoint=str(tmp_path), **one)),
+        (QueueNotFound, lambda: stream(delete, queue="gone", **one)),
+        (StoreCorrupt, lambda: stream(nothing, checkpoint=with_empty("0"))),
+        (StoreCorrupt, lambda: stream(nothing, checkpoint=with_empty(".0.x.tmp"))),
+    ]
+    for number, (kind, act) in enumerate(cases):
+        with said_by(java) as noise, pytest.raises(DrayError) as caught:
+            act()
+        told = str(caught.value).splitlines() + noise
+        assert type(caught.value) is kind, (number, caught.value)
+        assert len(told) <= LINES_MAX, (number, told)
+        assert not [line for line in told if line.startswith("\tat ")], (number, told)
+
+
+@contextmanager
+def said_by(process):
+    """The lines that a process adds to its standard error, which is a file that pytest captures."""
+    error, lines = Path(f"/proc/{process}/fd/2"), []
+    before = error.stat().st_size if error.is_file() else None
+    yield lines
+    if before is not None:
+        lines += error.read_bytes()[before:].decode(errors="replace").splitlines()

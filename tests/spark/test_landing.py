@@ -152,6 +152,19 @@ def test_an_empty_file_of_the_checkpoint_is_refused_and_without_it_all_lands_onc
     assert queue.settled == queue.rows[-1]["last_lookup_id"]
 
 
+def test_what_a_kill_left_of_a_first_batch_does_not_stop_a_landing(spark, queue, out):
+    """Spark writes its first offsets beside their place, and refuses a checkpoint with the rest."""
+    queue.add(b"first")
+    offsets = out / "_dray" / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.0a77b3c4-3ff5-4f36-8aa5-17b4cd5a7af8.tmp").write_bytes(b"v1")
+
+    land(spark, queue, out)
+
+    assert_landed_once(queue, out)
+    assert queue.settled == queue.rows[-1]["last_lookup_id"]
+
+
 class OverlappingSettler(LocalSettler):
     """While it settles the first batch, the Java of a killed driver plans the second one."""
 

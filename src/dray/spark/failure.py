@@ -33,6 +33,10 @@ _OURS = re.compile(r"^(?:[\w.]+: )*dray\.errors(?:\.\w+)*\.(\w+): (.+)$", re.MUL
 _SENTENCE_CHARACTERS_MAX = 500
 _UNREADABLE_FILE = re.compile(r"Failed to read log file (?:file:)?(.+?)\.(?: |$)", re.MULTILINE)
 """Spark's words for an empty or damaged file of a checkpoint."""
+_LANDING_FOLDER = "_dray"
+"""In the directory of a landing: its checkpoints, its locks, the files of its table."""
+_BEGUN = re.compile(r"CHECKPOINT_LOCATION_NOT_EMPTY\] The checkpoint location (?:file:)?(\S+)")
+"""Spark's words for a checkpoint without a planned batch that is not empty."""
 _FULL = "No space left on device"
 """The system's words for a full disk, as Java repeats them."""
 _OTHER_QUERY = "CONCURRENT_STREAM_LOG_UPDATE"
@@ -96,17 +100,40 @@ def _ours_in(text: str) -> DrayError | None:
             "no room on a disk that Spark writes to, for its checkpoint or its scratch files; what"
             " was committed before is kept, so make room and start again"
         )
-    damaged = _UNREADABLE_FILE.search(text)
-    if damaged is not None:
-        path = Path(damaged[1])
-        return StoreCorrupt(
-            f"Spark's checkpoint has a damaged file, {path}, as a power failure leaves one behind;"
-            f" remove the directory {path.parent.parent} and start again: the queue has what was"
-            " not settled",
-            event=0,
-            file=str(path),
+    return _damage_in(text)
+
+
+def _damage_in(text: str) -> StoreCorrupt | None:
+    """The error of a checkpoint that Spark refuses.
+
+    A landing finds out from its table what has landed. Only the user knows what other queries have
+    written: with a new checkpoint a query is another one, and may write it again.
+    """
+    begun = _BEGUN.search(text)
+    if begun is not None:
+        path = Path(begun[1])
+        return _refused(
+            path,
+            f"Spark's checkpoint has no planned batch, but {path} is not empty: a kill or a full"
+            " disk ended the query as it began; if it has written nothing, remove the directory"
+            f" {path.parent} and start again",
         )
-    return None
+    damaged = _UNREADABLE_FILE.search(text)
+    if damaged is None:
+        return None
+    path = Path(damaged[1])
+    checkpoint = path.parent.parent
+    todo = (
+        f"remove the directory {checkpoint} and start again: the queue has what was not settled"
+        if checkpoint.parent.name == _LANDING_FOLDER
+        else "look at what the query has written, and start it again with a new checkpoint"
+    )
+    told = f"Spark's checkpoint has a damaged file, {path}, as a power failure leaves one behind"
+    return _refused(path, f"{told}; {todo}")
+
+
+def _refused(path: Path, sentence: str) -> StoreCorrupt:
+    return StoreCorrupt(sentence, event=0, file=str(path))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import threading
 import time
@@ -86,6 +87,7 @@ class LandingQuery:
         return True
 
     def _start(self) -> StreamingQuery:
+        _remove_if_only_begun(self._checkpoint)
         writer = self._rows.writeStream.foreachBatch(self._land).option(
             "checkpointLocation", str(self._checkpoint)
         )
@@ -139,6 +141,15 @@ class LandingQuery:
             self._last_rows_at = time.monotonic()
             self._busy = False
         logger.debug("batch %d landed", batch_id)
+
+
+def _remove_if_only_begun(checkpoint: Path) -> None:
+    """Remove a checkpoint without a planned batch: Spark refuses what a kill has left of it.
+
+    Nothing is lost with it, since the table says what has landed.
+    """
+    if not any(each.name.isdecimal() for each in (checkpoint / "offsets").glob("*")):
+        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 @contextmanager
