@@ -12,7 +12,6 @@ import hypothesis
 import pytest
 
 from tests import counts, endings, work_units
-from tests.java_classes import JavaClasses
 from tests.leaks import Leaks
 from tests.warm import WarmPrograms
 
@@ -40,8 +39,6 @@ LONG = ("spark", "integration", "browser", "http", "contract", "crash", "simulat
 
 
 def pytest_configure(config):
-    if config.pluginmanager.hasplugin("cacheprovider"):
-        config.pluginmanager.register(JavaClasses(config), "java classes")
     config.pluginmanager.register(WarmPrograms(), "warm programs")
     config.pluginmanager.register(Leaks(), "leaks")
     config.pluginmanager.register(endings, "endings")

@@ -46,11 +46,11 @@ def die_at(point):
     SqlCatalog.commit_table = dying
 
 
-def start(spark, url, checkpoint):
-    """Begin the query; a test runs it again with the same checkpoint."""
+def start(spark, url, checkpoint, write=None):
+    """Begin the query with the recipe; a test runs it again with the same checkpoint."""
     reader = spark.readStream.format("dray").option("url", url).option("queue", "orders")
     rows = reader.option("maxOffsetsPerTrigger", "10").load().select("lookup_id", "body")
-    writer = rows.writeStream.foreachBatch(settling(recipe()))
+    writer = rows.writeStream.foreachBatch(settling(write or recipe()))
     return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
 

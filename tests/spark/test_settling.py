@@ -155,14 +155,8 @@ def test_a_query_of_another_source_is_refused_in_a_sentence(spark, tmp_path):
         query.awaitTermination()
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "written",
-        pytest.param("noted", marks=pytest.mark.torture),
-        pytest.param("settled", marks=pytest.mark.torture),
-    ],
-)
+@pytest.mark.torture
+@pytest.mark.parametrize("point", ["written", "noted", "settled"])
 def test_a_driver_killed_between_write_and_settle_sends_each_row_once(
     spark, chain, checkpoint, point
 ):
