@@ -14,6 +14,25 @@ import dray
 JUDGE = Path(__file__).with_name("judge.py")
 
 
+def judge_ledger(ledger: Path, out: Path) -> str:
+    """The complaints of the judge."""
+    judged = subprocess.run(
+        [sys.executable, str(JUDGE), str(ledger), str(out)],
+        capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    return judged.stdout.strip() + judged.stderr
+
+
+def judge_bodies(sent: dict[str, bytes], out: Path, *, large: bool = True) -> str:
+    """The complaints about messages of one kind, each sent by itself: bodies by id, in order."""
+    ledger = out.with_name("ledger")
+    with ledger.open("w") as file:
+        for number, (identity, body) in enumerate(sent.items()):
+            told = {"id": identity, "sha256": hashlib.sha256(body).hexdigest(), "size": len(body)}
+            file.write(json.dumps(told | {"large": large, "transaction": number}) + "\n")
+    return judge_ledger(ledger, out)
+
+
 class JudgedQueue:
     """A queue that gets large and small messages, several to a transaction."""
 
@@ -48,9 +67,6 @@ class JudgedQueue:
 
     def judge(self, out: Path) -> str:
         """The judge's complaints; a message that is still in the queue is one, too."""
-        judged = subprocess.run(
-            [sys.executable, str(JUDGE), str(self.ledger), str(out)],
-            capture_output=True, check=False, text=True,
-        )  # fmt: skip
+        said = judge_ledger(self.ledger, out)
         left = self.queue.info().message_count
-        return judged.stdout.strip() + judged.stderr + (f"{left} messages left" if left else "")
+        return said + (f"{left} messages left" if left else "")

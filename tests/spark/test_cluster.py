@@ -19,12 +19,14 @@ import pytest
 import dray
 from dray.spark import find_java
 from tests.spark.conftest import Daemon
+from tests.spark.judged import JudgedQueue
 
 pytestmark = [pytest.mark.spark, pytest.mark.torture]
 
 MESSAGES = 30
 PROGRAM = Path(__file__).with_name("land_on_cluster.py")
 SINK = Path(__file__).with_name("sink_on_cluster.py")
+COPIES = Path(__file__).with_name("speculate_on_cluster.py")
 BATCHES, ROWS = 6, 40
 
 
@@ -80,15 +82,16 @@ def cluster(tmp_path):
         parts.append(Process(tmp_path / f"{name}.log", *command))
         return parts[-1]
 
-    here = ("--host", "127.0.0.1", "--webui-port", "0")
+    here = ("--webui-port", "0", "--host")
     try:
-        master = start("master", *spark_class("master.Master", "--port", "0", *here))
+        master = start("master", *spark_class("master.Master", "--port", "0", *here, "127.0.0.1"))
         url = master.said(r"Starting Spark master at (spark://[\d.]+:\d+)")[1]
+        # On two hosts: Spark runs no speculative copy on the host of the first attempt.
         workers = [
             start(
                 f"worker-{number}",
-                *spark_class("worker.Worker", *here, "--cores", "2", "--memory", "1g",
-                             "--work-dir", str(tmp_path / f"work-{number}"), url),
+                *spark_class("worker.Worker", *here, f"127.0.0.{number + 1}", "--cores", "2",
+                             "--memory", "1g", "--work-dir", str(tmp_path / f"work-{number}"), url),
             )
             for number in range(2)
         ]  # fmt: skip
@@ -200,3 +203,38 @@ def test_rows_are_sent_once_from_a_cluster_whose_executor_and_worker_are_killed(
     assert sorted(transactions.values()) == [ROWS] * BATCHES
     assert rows.info().staged_count == 0
     assert orders.info().message_count == (0 if kind == "settling" else BATCHES * ROWS)
+
+
+@pytest.mark.timeout(900)
+def test_a_speculative_copy_of_a_task_doubles_loses_and_leaves_nothing(
+    daemon, manager, cluster, tmp_path
+):
+    """In landing, settling and sink a task ends when its copy has done the same work."""
+    out, texts, flags = tmp_path / "out", tmp_path / "texts", tmp_path / "flags"
+    texts.mkdir()
+    flags.mkdir()
+    manager.create_queue("parcels", exist_ok=True)
+    judged = JudgedQueue(manager, "parcels", tmp_path / "ledger", seed=4)
+    judged.send(10)
+    names = ("orders", "settled", "sent")
+    orders, settled, sent = (manager.create_queue(name) for name in names)
+    rows = [f"row {number}" for number in range(ROWS)]
+    orders.send_many([row.encode() for row in rows])
+    (texts / "rows.txt").write_text("\n".join(rows) + "\n")
+
+    command = [sys.executable, str(COPIES), cluster[0], daemon.url]
+    driver = Process(tmp_path / "driver.log", *command, *map(str, (out, texts, flags)))
+    try:
+        assert driver.process.wait(800) == 0, driver.log.read_text()[-3000:]
+    finally:
+        driver.kill()
+
+    assert {path.name for path in flags.glob("*-copied")} == {
+        "landing-copied", "settling-copied", "sink-copied",
+    }  # fmt: skip
+    assert judged.judge(out) == ""
+    for queue in (settled, sent):
+        found = Counter(bytes(message.body) for message in queue.messages())
+        assert found == Counter(row.encode() for row in rows)
+        assert queue.info().staged_count == 0
+    assert orders.info().message_count == 0

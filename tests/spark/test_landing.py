@@ -10,7 +10,7 @@ import pytest
 
 from dray.errors import LargeMessageCorrupt, StoreCorrupt, StoreError, StoreLocked
 from dray.spark.landing.landing import Landing
-from dray.spark.landing.table import LandedTable
+from tests.spark.judge import rows_in_order
 from tests.spark.local_queue import LocalPuller, LocalQueue, LocalSettler
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -47,7 +47,7 @@ def land(spark, queue, out, *, at_once=1000, report=None):
 
 
 def table(out):
-    return LandedTable(out / "table").read().to_pylist()
+    return rows_in_order(out)
 
 
 def assert_landed_once(queue, out):

@@ -15,8 +15,8 @@ import pytest
 from dray.errors import InvalidConfiguration
 from dray.folders.fsspec import file_system
 from dray.spark import audit, land
-from dray.spark.landing.table import LandedTable
 from tests.s3_store import objects_at, s3_on_loopback, unfinished_uploads
+from tests.spark.judge import rows_in_order
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -52,7 +52,7 @@ def bodies(count, size=25_000):
 
 def assert_landed_once(url, state, sent):
     """Each of `sent`, bodies by sequence id, has one row and its object; nothing else is there."""
-    rows = {row["sequence_id"]: row for row in LandedTable(state / "table").read().to_pylist()}
+    rows = {row["sequence_id"]: row for row in rows_in_order(state)}
     assert sorted(rows) == sorted(sent)
     expected = {f"payload/{rows[each]['payload']}": body for each, body in sent.items()}
     assert objects_at(url) == expected
@@ -71,8 +71,7 @@ def test_payloads_land_in_a_bucket_and_the_table_beside_the_driver(
     assert (summary.files, summary.messages, summary.clean) == (4, 1, True)
     assert (summary.out, summary.payload_directory) == (state, f"{url}/payload")
     assert manager.queue("parcels").info().message_count == 0
-    rows = LandedTable(state / "table").read()
-    (small,) = [row for row in rows.to_pylist() if row["body"] is not None]
+    (small,) = [row for row in rows_in_order(state) if row["body"] is not None]
     assert small["body"] == b"small"
     assert sorted(path.name for path in state.iterdir()) == ["_dray", "table"]
     objects = objects_at(url)

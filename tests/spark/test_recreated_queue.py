@@ -15,6 +15,7 @@ from dray.spark.landing.landing import Landing
 from dray.spark.landing.puller import ManagerPuller
 from dray.spark.landing.settler import ManagerSettler
 from dray.spark.landing.table import LandedTable
+from tests.spark.judge import rows_in_order
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,7 +33,7 @@ def make_again(manager, name):
 
 
 def payloads(out):
-    rows = LandedTable(out / "table").read().to_pylist()
+    rows = rows_in_order(out)
     return {row["sequence_id"]: (out / "payload" / row["payload"]).read_bytes() for row in rows}
 
 

@@ -285,6 +285,29 @@ def test_a_manager_that_is_killed_under_settling_is_waited_for_and_nothing_comes
     assert orders.info().message_count == 0
 
 
+def test_a_manager_that_stays_away_ends_a_settling_query_and_the_next_one_goes_on(
+    run_query, daemon, orders, monkeypatch
+):
+    monkeypatch.setattr("dray.spark.managers.PATIENCE_S", 0.5)
+    written = {}
+
+    def write(rows, batch_id):
+        first = batch_id not in written
+        written[batch_id] = [bytes(row.body) for row in rows.collect()]
+        if batch_id == 1 and first:
+            daemon.kill()
+
+    with pytest.raises(Exception, match=r"is `dray serve` running there|closed"):
+        run_query(write, maxOffsetsPerTrigger="10")
+    assert sorted(written) == [0, 1]
+    daemon.start()
+    run_query(write, maxOffsetsPerTrigger="10")
+
+    found = [body for bodies in written.values() for body in bodies]
+    assert sorted(found) == sorted(f"order {at}".encode() for at in range(COUNT))
+    assert orders.info().message_count == 0
+
+
 @pytest.mark.torture
 @pytest.mark.timeout(7_200)
 def test_a_chain_killed_at_random_sends_and_settles_each_row_once(spark, chain, checkpoint):

@@ -300,6 +300,30 @@ def test_a_manager_that_is_killed_in_mid_batch_gets_each_row_once(
     assert what_is_in(rows) == every_line()
 
 
+@pytest.mark.torture
+def test_a_manager_that_stays_away_ends_a_query_and_the_next_one_sends_each_row_once(
+    run_stream, daemon, rows, tmp_path
+):
+    """Tasks, and Spark's own attempts at them, wait for longer than half a minute."""
+    flag, process = str(tmp_path / "killed"), daemon.process.pid
+
+    def kill_in_mid_batch(batches):
+        for batch in batches:
+            yield batch
+            if batch.num_rows and not Path(flag).exists():
+                Path(flag).touch()
+                os.kill(process, signal.SIGKILL)
+
+    with pytest.raises(Exception, match=r"is `dray serve` running there|closed"):
+        run_stream(change=lambda lines: lines.mapInArrow(kill_in_mid_batch, "body string"))
+    daemon.end()
+    daemon.start()
+    run_stream()
+
+    assert what_is_in(rows) == every_line()
+    assert rows.info().staged_count == 0
+
+
 @pytest.mark.parametrize(
     "point",
     [

@@ -285,18 +285,18 @@ def test_a_large_message_that_is_claimed_after_it_was_planned_is_waited_for(
         parcels.send(bytes(25_000), label=f"{number}")
     reader = planner("large", claimTimeout="1", failOnDataLoss="false")
     end = reader.latestOffset({}, reader.getDefaultReadLimit())
-    with manager.transaction() as transaction:
+    # The transaction is left first: the thread waits for its end.
+    with ThreadPoolExecutor(1) as pool, manager.transaction() as transaction:
         parcels.receive(transaction=transaction)
         (task,) = reader.partitions({}, end)
-        with ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(list, reader.read(task))
-            waited = time.monotonic() + 100
-            while "has held the message at position 1" not in caplog.text:
-                assert time.monotonic() < waited
-                assert not reading.done()
-                time.sleep(0.05)
-            getattr(transaction, outcome)()
-            (batch,) = reading.result()
+        reading = pool.submit(list, reader.read(task))
+        waited = time.monotonic() + 100
+        while "has held the message at position 1" not in caplog.text:
+            assert time.monotonic() < waited
+            assert not reading.done()
+            time.sleep(0.05)
+        getattr(transaction, outcome)()
+        (batch,) = reading.result()
     expected = ["0", "1", "2"] if outcome == "abort" else ["1", "2"]
     assert sorted(batch.column("label").to_pylist()) == expected
 
