@@ -154,14 +154,14 @@ class Store:
         self._heap.free(extent)
 
     def free_bytes(self, *, anew: bool = True) -> int:
-        """How many more bytes of payload the disk has room for, with the heap files to recycle.
+        """How many more bytes of payload the disk has room for, with the empty heap files.
 
         If not `anew`, the disk is looked at once a group, and what was placed since is taken off.
         """
         written = self._heap.bytes_written
         if anew or self._free_seen is None:
             self._free_seen = self._disk.free_bytes() + written
-        reusable = self._heap.free_files * self._heap.file_bytes
+        reusable = self._heap.empty_files * self._heap.file_bytes
         return self._free_seen - written + reusable
 
     @property

@@ -186,6 +186,17 @@ def test_released_bytes_are_reused_only_after_the_sync(disk):
     assert store.place(b"d" * HEAP_BYTES).file == extent.file
 
 
+def test_files_that_are_emptied_while_they_are_open_count_as_room(disk):
+    """A full disk would else refuse what fits into them, for as long as nothing else comes."""
+    store, ledger = opened(disk)
+    settled(store, ledger, *[b"a" * HEAP_BYTES] * 3)
+    before = store.free_bytes()
+    for each in (1, 2, 3):
+        ledger.take(store, each)
+    store.sync()
+    assert store.free_bytes() == before + 3 * HEAP_BYTES
+
+
 def test_a_release_waits_for_its_own_group_not_for_an_earlier_one(disk):
     store, ledger = opened(disk)
     settled(store, ledger, b"a" * HEAP_BYTES, *[b"b" * HEAP_BYTES] * 4)

@@ -117,13 +117,15 @@ class Heap:
         return len(self._pools[Kind.RECOVERABLE].free)
 
     @property
+    def empty_files(self) -> int:
+        """Recoverable heap files that the next record may fill: those to recycle, and open ones."""
+        pool = self._pools[Kind.RECOVERABLE]
+        return len(pool.free) + sum(not each.position for each in pool.open)
+
+    @property
     def surplus_files(self) -> int:
         """Empty files beyond those that are kept for recycling."""
-        surplus = 0
-        for each in self._pools.values():
-            if len(each.free) > HEAP_FREE_FILES:
-                surplus += len(each.free) - HEAP_FREE_FILES
-        return surplus
+        return sum(max(0, len(each.free) - HEAP_FREE_FILES) for each in self._pools.values())
 
     def trim(self, most: int) -> None:
         """Give up to `most` surplus files back to the file system, of each kind the last."""
