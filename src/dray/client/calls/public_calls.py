@@ -22,7 +22,7 @@ _Class = TypeVar("_Class", bound=type)
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _MARK: Final = "checks_arguments"
-_INNER: Final = "inner_calls"
+_INNER: Final = "_inner_calls"
 _AWAITED: Final = "dray.client.awaited."
 
 
