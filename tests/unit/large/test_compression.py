@@ -26,6 +26,10 @@ def test_what_does_not_pay_goes_as_it_is(piece):
     assert Compressor("zstd").packed(piece) is None
 
 
+def test_the_shortest_fragment_that_pays_is_compressed():
+    assert Compressor("zstd").packed(b"x" * 512) is not None
+
+
 def test_nothing_is_compressed_unless_asked_for():
     assert Compressor(None).packed(TEXT) is None
 

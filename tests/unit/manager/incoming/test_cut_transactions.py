@@ -255,6 +255,23 @@ def test_a_large_message_whose_trailer_expired_on_the_way_is_a_hole(net: Net, cr
     assert hole.value.missing == ["trailer"]
 
 
+def test_a_large_message_in_flight_is_no_hole_after_its_destination_has_crashed(net: Net) -> None:
+    net["c"].session().create("large")
+    narrow(net, "a")
+    caller = net["a"].session()
+    transaction = caller.number_for()
+    sequence = send_large(caller, caller.open(address("c", "large")), 1, transaction)
+    caller.commit(transaction, 3)
+    assert carry_first_data(net) == 2
+    net.crash("c")
+    receiver = net["c"].session()
+    large = receiver.open("large")
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(receiver, large, receiver.number_for())
+    net.advance(31.0)
+    assert take_large(receiver, large, receiver.number_for()).sequence == sequence
+
+
 def test_of_what_was_coming_into_a_queue_nothing_comes_on_when_it_is_deleted(net: Net) -> None:
     """Its number is never given again, so nobody else would ever end it."""
     narrow(net, "a")

@@ -225,3 +225,17 @@ def test_the_next_message_is_found_behind_what_another_holds(driver: ManagerDriv
     assert caller.call_whole(by(frames.SelectNext(0)))[0].envelopes[0].lookup_id == 2
     with pytest.raises(errors.ReceiveTimeout):
         caller.call(by(frames.SelectRange(0)))
+
+
+def test_a_rejected_message_counts_once_among_those_of_its_transaction(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.transactions.open_transaction.TRANSACTION_OPERATIONS_MAX", 2)
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *text("1", "2"))
+    transaction = caller.number_for()
+    for envelope in caller.receive(queue, transaction=transaction)[0]:
+        caller.call(frames.Reject(queue, envelope.lookup_id, transaction))
+    caller.commit(transaction, 0)
+    assert bodies(caller, queue) == []
