@@ -10,10 +10,10 @@ slow sender is never a hole.
     holed        any other set                                       the trailer, or the end of the
                                                                      transaction
 
-A source's transactions are contiguous in what comes by one way, so a message of another transaction
-by that way, or the last of the part's own, proves that nothing more will come. Parts that
-someone takes by themselves (a raw reader) leave a hole behind. Source: S0-14, S0-15, semantics 4.3
-to 4.5 and 11.5.
+A source's transactions come one after another by one route. So a message of another transaction by
+that route, or the last of the part's own, proves that nothing more will come. Parts that someone
+takes by themselves (a raw reader) leave a hole behind. Source: S0-14, S0-15, semantics 4.3 to 4.5
+and 11.5.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PartSeen(NamedTuple):
     size: int
     correlation_id: str | None = None
     route: int = 0
-    """By which way it came; what comes by another proves nothing about it."""
+    """The route by which it came; messages of other routes prove nothing about it."""
 
     @property
     def name(self) -> int | str:
@@ -212,7 +212,7 @@ class LargeParts:
             self._sort()
 
     def source_went_on(self, route: int, transaction: int, *, ended: bool) -> None:
-        """A message of `transaction` came by a way: what was in flight of others by it is over.
+        """A message of `transaction` came by a route: what was in flight of others by it is over.
 
         With `ended` it was the last of its transaction, and what is in flight of that is over too.
         """

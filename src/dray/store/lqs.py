@@ -108,11 +108,6 @@ def file_name(number: int, path: str) -> str:
     return f"{number:08x}.{path_hash(path):08x}"
 
 
-def public_file_name(guid: str, path: str) -> str:
-    """The name of the file of a public queue; `guid` has 32 hexadecimal digits."""
-    return f"{guid.lower()}.{path_hash(path):08x}"
-
-
 def parse_file_name(name: str) -> FileName | None:
     """Take a file's name apart; None if it has neither form."""
     form = _NAME.fullmatch(name)

@@ -22,7 +22,6 @@ from dray.store.lqs import (
     file_name,
     parse_file_name,
     path_hash,
-    public_file_name,
 )
 from dray.testing.disk import CrashEffect, SimDisk
 
@@ -50,7 +49,6 @@ def test_the_bytes_are_what_they_always_were():
     assert encode(ORDERS) == GOLDEN
     assert decode(GOLDEN) == (ORDERS, True)
     assert file_name(16, ORDERS.path) == "00000010.8774014b"
-    assert public_file_name(GUID.upper(), ORDERS.path) == f"{GUID}.8774014b"
 
 
 def test_a_digest_is_said_only_of_a_queue_that_has_chosen_one():

@@ -327,7 +327,7 @@ def _box(context: Context, session: Session, head: frames.AttachBox, body: memor
 
 
 def _post(context: Context, session: Session, head: frames.Post, body: memoryview) -> None:
-    """The name of a box is a secret of the two programs; the way to it needs `forward`."""
+    """The name of a box is a secret of the two programs; reaching its queue needs `forward`."""
     del body
     if head.queue and head.queue not in session.posts_to:
         address = seen_from_here(context, head.queue)
