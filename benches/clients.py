@@ -43,6 +43,7 @@ from benches.small_peer_clients import (
 from benches.spark_clients import land_in_turn
 from benches.spark_large_clients import land_large
 from benches.spark_row_clients import open_table, read_rows
+from benches.spark_trigger_clients import trigger_queries
 from dray.client.awaited import transfers
 from dray.client.transfer import accepting
 from dray.client.transfer.direct import connect, listen_at
@@ -391,6 +392,7 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         land_large,
         open_table,
         read_rows,
+        trigger_queries,
         prepare_postgres,
         small_lone,
         small_batches,

@@ -1,6 +1,7 @@
-"""Small messages in Spark, in rows for each processor second; and the start of a long landing.
+"""Small messages in Spark: rows for each processor second, triggers, the start of a long landing.
 
-The same rows are read as Parquet, in turns and in the same session: that is the limit.
+The same rows are read as Parquet, in turns and in the same session: that is the limit. A trigger is
+measured beside one of Spark's rate source with as many rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ ROWS = 1_000_000
 ROW_BYTES = 1024
 LANDED = 1_000_000
 COMMITS = 1_000
+TRIGGER_BARS = {"foreachBatch": 1.15, "noop": None}
+"""By sink: how many times as long as one of the rate source a trigger may take. Into `noop` a task
+of Python runs; the rate source has none."""
 _MIB = 1 << 20
 
 
@@ -30,6 +34,9 @@ def run(folder: Path, _size: int, rounds: int) -> list[Result]:
             rows=ROWS,
             size=ROW_BYTES,
             rounds=rounds,
+        )
+        triggers = client(
+            "trigger_queries", url=manager.url, folder=str(folder / "triggers"), rounds=rounds
         )
     opened = [
         client("open_table", folder=str(folder / f"{turn}"), rows=LANDED, commits=COMMITS)
@@ -52,6 +59,19 @@ def run(folder: Path, _size: int, rounds: int) -> list[Result]:
             load,
         ),
         Result("the same, for one row", "CPU us", [1e6 / each for each in rates["dray"]], bar=8.0),
+        *(
+            Result(
+                f"a trigger, into {sink}",
+                "ms",
+                triggers[f"dray, {sink}"],
+                "rate source",
+                triggers[f"rate, {sink}"],
+                bar,
+                load,
+                turned=True,
+            )
+            for sink, bar in TRIGGER_BARS.items()
+        ),
         Result(f"{table}: a landing begins", "s", of("new_s"), bar=2.0),
         Result("the same, memory", "MiB", of("new_bytes", _MIB), bar=64.0),
         Result("the same, after a crash", "s", of("known_s"), bar=2.0),

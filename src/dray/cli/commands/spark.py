@@ -62,7 +62,7 @@ def command() -> None:
     help=("With --follow: stop after S seconds without a message."),
 )
 @click.option(
-    "--batch", type=Size(), help=("Most payload bytes in one micro-batch  [default: 1GiB].")
+    "--batch", type=Size(), help=("Most payload bytes in one micro-batch  [default: 4GiB].")
 )
 @click.option(
     "--commit-every",

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BYTES_PER_BATCH = "1GiB"
-"""Payload of one micro-batch: enough that Spark's own second or two a batch hardly shows. A crash
-does not repeat it all, since payloads that are in place are kept."""
+BYTES_PER_BATCH = "4GiB"
+"""Payload of one micro-batch: enough that Spark's own second or two a batch hardly shows, also on a
+quick disk. A crash does not repeat it all, since payloads that are in place are kept."""
 TABLES = ("parquet", "delta")
 
 Report = Callable[["LandingSummary"], None]

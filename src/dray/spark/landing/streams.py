@@ -16,7 +16,7 @@ KINDS = ("auto", "large", "messages")
 """The kinds of messages that a landing can be limited to."""
 PIECES_FROM_BYTES = 256 * MIB
 """A shorter message takes one task a second or two, which is what another task costs to begin."""
-_LARGE_PER_BATCH = 2_000
+_LARGE_PER_BATCH = 5_000
 _MESSAGES_PER_BATCH = 200_000
 _MESSAGE_BYTES_PER_BATCH = 256 * MIB
 """Small messages of one micro-batch: the driver holds their bodies while it writes the commit."""
