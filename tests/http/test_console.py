@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import httpx
 import pytest
 
+from dray.console import pages, sample
+from dray.console.v1.routes import ROWS
 from dray.console.v1.serving import application
 from tests.browser.programs import staged
 
@@ -58,6 +61,24 @@ def test_a_read_only_console_changes_nothing_for_programs_either(tmp_path):
                 app.post("/v1/uploads"),
             ):
                 assert (answer.status_code, answer.json()["code"]) == (403, "read-only")
+            for row in ROWS:
+                if row.changes:
+                    path = re.sub(r"{\w+}", "x", row.path)
+                    answer = app.request(row.method, path)
+                    assert (answer.status_code, answer.json()["code"]) == (403, "read-only"), row
+        with stage.console.client() as visitor:
+            forms = [each for each in (*pages.routes, *sample.routes) if _changes(each)]
+            assert len(forms) > 10
+            for route in forms:
+                path = re.sub(r"{[\w:]+}", "x", route.path)
+                for method in ("POST", "PUT", "DELETE", "PATCH", "PROPFIND"):
+                    answer = visitor.request(method, path)
+                    assert answer.status_code == 403, path
+                    assert "this console only shows things" in answer.text.lower()
+
+
+def _changes(route):
+    return bool(route.methods - {"GET", "HEAD"})
 
 
 def test_programs_are_refused_where_others_could_read_their_tokens():

@@ -154,6 +154,26 @@ def test_hostile_numbers_and_labels_in_an_address_are_no_failure_of_the_console(
     assert back.headers["location"] == "/queues/one?name=half"
 
 
+def test_a_button_that_two_tabs_press_acts_once_and_an_open_page_says_what_is_gone(stage, client):
+    with stage.connect() as manager:
+        manager.create_queue("twice")
+        manager.create_queue("doomed").send(b"x", use_dead_letter_queue=True)
+        manager.queue("doomed").purge()
+        (letter,) = manager.dead_letters()
+    for path, form in (
+        ("/queues/act", {"name": "twice", "act": "delete"}),
+        ("/deadletters/act", {"act": "drop", "id": letter.id, "sure": "yes"}),
+    ):
+        first, second = (client.post(path, data=form) for _ in range(2))
+        assert first.status_code == 303
+        assert second.status_code in (400, 404)
+        assert "There is no queue" in second.text or "No dead letter was chosen" in second.text
+    part = client.get("/queues/one?name=twice", headers={"Dray-Fragment": "1"})
+    assert part.status_code == 404
+    assert "There is no queue" in part.text
+    assert "<html" not in part.text
+
+
 def test_a_hole_is_named_where_its_body_is_asked_for(stage, client):
     with stage.connect() as manager:
         queue = manager.create_queue("holed")
