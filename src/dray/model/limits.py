@@ -116,7 +116,13 @@ EXPRESS_POSITIONS_RESERVED: Final = 4096
 TRANSACTIONS_REMEMBERED: Final = 65_536
 """How many committed transactions `outcome` can still vouch for."""
 TRANSACTION_OPERATIONS_MAX: Final = 4_000_000
-"""Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction."""
+"""Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction. All
+open transactions of a caller other than the owner together have no more."""
+OPEN_TRANSACTIONS_MAX: Final = 100_000
+"""Open transactions, receives that are not confirmed yet among them: ten for each session that
+there may be. Each takes about 2 KB besides what it has gathered."""
+OPEN_TRANSACTIONS_SHARE: Final = 4
+"""A caller other than the owner has at most one part in so many of these."""
 LOOKUP_READ_AT_ONCE: Final = 1_000
 """Messages that are read in one turn to find one by its correlation id: 10 to 20 ms."""
 LOOKUP_UNUSED_S: Final = 60.0

@@ -14,6 +14,7 @@ from dray.wire.frames import MARK_LAST
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:
+    from dray.large.join import LargeParts
     from dray.manager.queue.arrival_routes import ArrivalRoutes
     from dray.manager.queue.queues import StoredQueue
     from dray.store.heap.heap import Extent
@@ -105,3 +106,10 @@ def watch_arrivals(
                 damaged.append(packed)
         ended = bool(entry.marks & MARK_LAST)
         queue.parts.source_went_on(entry.route, entry.transaction, ended=ended)
+
+
+def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
+    """Count a part that a reader of single parts holds (`by` 1) or has put back (-1)."""
+    assembly = parts.get(seen.key)
+    if assembly is not None:
+        assembly.held += by

@@ -167,7 +167,7 @@ def receive_now(
         if head.claim:
             # As many as one fact can tell of, so nothing has to be counted.
             owner = open_transaction(transactions, session, head.transaction, claim=True)
-            owner.operations += len(found)
+            owner.gathered(len(found))
             hold_singles(context, queue, owner, found)
         elif head.transaction:
             _take(context, queue, open_transaction(transactions, session, head.transaction), found)

@@ -155,7 +155,8 @@ def handle_resume(
         return
     if not owns(context, session, upload.caller):
         raise _no_upload(head.sequence_id)
-    leave(context, transaction)
+    leave(transactions, transaction)
+    transactions.shares.hold(transaction, session.caller)
     transaction.session = session
     session.transactions[number] = None
     transaction.used_at = context.now
@@ -217,8 +218,10 @@ def handle_list(context: Context, session: Session, request_id: int, head: ListU
     context.answer(session, request_id, UploadList(found))
 
 
-def leave(context: Context, transaction: OpenTransaction) -> None:
+def leave(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Its session has ended, or another takes it over: keep what was marked and nothing else."""
+    context = transactions.context
+    transactions.shares.release(transaction)
     if transaction.session is not None:
         transaction.session.transactions.pop(transaction.number, None)
         transaction.session = None

@@ -94,6 +94,7 @@ def handle_stage(ages: BatchAges, session: Session, request_id: int, head: Stage
         )
         del session.transactions[transaction.number]
         transaction.session = None
+        transactions.shares.release(transaction)
         _watch_age(ages, context.now_us, transaction.number)
     context.answer(session, request_id, _batch_is(context, head.query, outcome))
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dray.manager.disk.disk_room import Promise
     from dray.manager.queue.staged import Staged
     from dray.manager.session import Session
+    from dray.manager.transactions.shares import TransactionShare
 
 
 class OpenTransaction:
@@ -42,6 +43,8 @@ class OpenTransaction:
         """The caller that has reserved them."""
         self.drawn_at = now
         """When any of them were used last."""
+        self.share: TransactionShare | None = None
+        """The share of its caller, in which it counts while it is open on a session."""
         self.claim = False
         """Whether it is a receive outside of transactions that its receiver has yet to confirm."""
         self.upload = False
@@ -57,9 +60,10 @@ class OpenTransaction:
     def note_operations(self, context: Context, count: int, fact_bytes: int) -> None:
         """Count messages, and the bytes that a fact will take of them (`costs.py`).
 
-        Raises `TransactionAborted` if they would not fit one fact of the log.
+        Raises `TransactionAborted` if they would not fit one fact of the log, or are more than the
+        share of the caller.
         """
-        self.operations += count
+        self.gathered(count)
         self.fact_bytes += fact_bytes
         most = context.log_room.fact_bytes_max
         if self.operations > TRANSACTION_OPERATIONS_MAX or self.fact_bytes > most:
@@ -68,3 +72,11 @@ class OpenTransaction:
                 f" has to keep of them may take {most} bytes here; commit more often",
                 transaction_id=context.transaction_id(self.number),
             )
+        if self.share is not None:
+            self.share.check_messages(context.transaction_id(self.number))
+
+    def gathered(self, count: int) -> None:
+        """Count messages, also for its caller."""
+        self.operations += count
+        if self.share is not None:
+            self.share.messages += count

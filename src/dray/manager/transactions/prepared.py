@@ -63,6 +63,7 @@ def handle_prepare(
     context.record(fact_of(context, transaction))
     del session.transactions[transaction.number]
     transaction.session = None
+    transactions.shares.release(transaction)
     context.answer(session, request_id, Done(transaction.operations))
 
 

@@ -16,14 +16,13 @@ from __future__ import annotations
 import heapq
 
 from dray.errors import DrayError, TransactionAborted, TransactionSequence
-from dray.large.join import LargeParts, PartSeen
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at
 from dray.manager.change.purging import leave_all
 from dray.manager.context import Context
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
-from dray.manager.queue.part_records import part_seen
+from dray.manager.queue.part_records import hold_part, part_seen
 from dray.manager.queue.queues import StoredQueue
 from dray.manager.queue.staged import Staged
 from dray.manager.session import Session
@@ -39,6 +38,7 @@ from dray.manager.transactions.ahead import (
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import Reservations, give_up_reservations
+from dray.manager.transactions.shares import TransactionShares
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import MESSAGE_NUMBER_MAX
@@ -64,6 +64,7 @@ class Transactions:
         self.aborted_transactions = AbortedTransactions()
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
         """Sends and receives of express messages since the start; earlier ones are forgotten."""
+        self.shares = TransactionShares()
         self.idle: list[tuple[float, int]] = []
         """When to look whether a transaction is idle, soonest first."""
         self.reservations = Reservations(context, self.open)
@@ -85,6 +86,7 @@ def open_transaction(
             )
         check_not_aborted(transactions, number)
         transaction = OpenTransaction(number, session, context.now)
+        transactions.shares.hold(transaction, session.caller)
         transactions.open[number] = transaction
         session.transactions[number] = None
         transaction.claim = claim
@@ -405,13 +407,6 @@ def end_purges(context: Context) -> None:
             _end_purge(context, queue, purged)
 
 
-def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
-    """Count a part that a reader of single parts holds (`by` 1) or has put back (-1)."""
-    assembly = parts.get(seen.key)
-    if assembly is not None:
-        assembly.held += by
-
-
 def forget(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Let a transaction be none any more; what becomes of its work is for the caller."""
     context = transactions.context
@@ -420,6 +415,7 @@ def forget(transactions: Transactions, transaction: OpenTransaction) -> None:
     del transactions.open[transaction.number]
     transactions.claims.pop(transaction.number, None)
     forget_sends(context, transaction)
+    transactions.shares.release(transaction)
     if transaction.session is not None:
         del transaction.session.transactions[transaction.number]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.errors import Misuse
+from dray.errors import Misuse, TransactionAborted
 from dray.manager.events import SessionClosed
+from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import frames
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
@@ -123,3 +124,73 @@ def test_a_caller_has_its_share_of_the_boxes_of_file_transfers(tmp_path, monkeyp
     bob.call(frames.AttachBox("c", "orders"))
     driver.turn(SessionClosed(second.number))
     first.call(frames.AttachBox("d", "orders"))
+
+
+def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
+    """Plain receives that are not confirmed are among them, and so are resumed uploads."""
+    monkeypatch.setattr("dray.manager.transactions.shares.OPEN_TRANSACTIONS_MAX", 20)
+    driver = driver_with(tmp_path, *RULES)
+    first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
+    orders = first.open("orders")
+    first.send(orders, *[Message(body=b"1")] * 50)
+
+    def begins(caller) -> int:
+        number = caller.number_for()
+        caller.call(frames.Receive(orders, number, 0.0, max_messages=1))
+        return number
+
+    begun = [(caller, begins(caller)) for caller in (first, second, first)]
+    claim = first.number_for()
+    first.call(frames.Receive(orders, claim, 0.0, claim=True))
+    upload = second.call(frames.UploadBegin(orders, second.number_for(), 10, b""))
+    for caller in (first, second):
+        with pytest.raises(Misuse, match="user:ada has 5 open transactions with 4 messages here"):
+            begins(caller)
+        with pytest.raises(Misuse, match="user:ada has 5 open transactions"):
+            caller.call(frames.Receive(orders, caller.number_for(), 0.0, claim=True))
+    bob.call(frames.Commit(begins(bob), 0))
+    held = driver.session()
+    for _ in range(9):
+        begins(held)
+    for end, (caller, number) in zip((frames.Commit, frames.Prepare, None), begun, strict=True):
+        caller.call(end(number, 0) if end else frames.Abort(number))
+        begins(second)
+        with pytest.raises(Misuse, match="user:ada has 5 open transactions"):
+            begins(second)
+    first.call(frames.UploadResume(upload.sequence_id))
+    with pytest.raises(Misuse, match="user:ada has 5 open transactions"):
+        begins(second)
+    driver.turn(SessionClosed(second.number))
+    for _ in range(3):
+        begins(first)
+    with pytest.raises(Misuse, match="user:ada has 5 open transactions"):
+        begins(first)
+    driver.turn(SessionClosed(first.number))
+    driver.crash()
+    ada = driver.session(ADA)
+    for _ in range(5):
+        begins(ada)
+    for _ in range(15):
+        begins(held := driver.session())
+    with pytest.raises(Misuse, match="20 transactions are open here"):
+        begins(held)
+
+
+def test_the_open_transactions_of_a_caller_have_a_share_of_messages(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.transactions.shares.TRANSACTION_OPERATIONS_MAX", 10)
+    driver = driver_with(tmp_path, *RULES)
+    first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
+    orders, six = first.open("orders"), [Message(body=b"1")] * 6
+
+    def sends(caller, *messages) -> int:
+        number = caller.number_for()
+        _, head, body = caller._encoded(orders, messages, number, marks=(), guarded=True)
+        caller.ask(head, body)
+        return number
+
+    number = sends(first, *six)
+    with pytest.raises(TransactionAborted, match="the open transactions of user:ada have 10"):
+        second.call(frames.Commit(sends(second, *six), 1))
+    bob.call(frames.Commit(sends(bob, *six), 1))
+    first.call(frames.Commit(number, 1))
+    first.call(frames.Commit(sends(first, *six), 1))
