@@ -1,11 +1,15 @@
-"""One transaction: its gathered operations, until its commit or abort."""
+"""One transaction: its gathered operations, until its commit or abort; and a caller's share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.errors import DrayError, TransactionAborted
-from dray.model.limits import TRANSACTION_OPERATIONS_MAX
+from dray.errors import DrayError, Misuse, TransactionAborted
+from dray.model.limits import (
+    OPEN_TRANSACTIONS_MAX,
+    OPEN_TRANSACTIONS_SHARE,
+    TRANSACTION_OPERATIONS_MAX,
+)
 
 if TYPE_CHECKING:
     from dray.large.join import SequenceKey
@@ -13,7 +17,40 @@ if TYPE_CHECKING:
     from dray.manager.disk.disk_room import Promise
     from dray.manager.queue.staged import Staged
     from dray.manager.session import Session
-    from dray.manager.transactions.shares import TransactionShare
+    from dray.model.callers import Caller
+    from dray.model.ids import TransactionId
+
+
+class TransactionShare:
+    """The open transactions of one caller: how many, and how many messages they have together."""
+
+    def __init__(self, caller: Caller) -> None:
+        """Begin with none."""
+        self.place = caller.place
+        self.bounded = not caller.owner
+        self.transactions = 0
+        self.messages = 0
+
+    def check_transactions(self) -> None:
+        """Raise `Misuse` if the caller may open no other transaction."""
+        most = OPEN_TRANSACTIONS_MAX // OPEN_TRANSACTIONS_SHARE
+        if not self.bounded:
+            return
+        if self.transactions >= most or self.messages >= TRANSACTION_OPERATIONS_MAX:
+            raise Misuse(
+                f"{self.place} has {self.transactions} open transactions with {self.messages}"
+                f" messages here; a caller has at most {most}, and {TRANSACTION_OPERATIONS_MAX}"
+                " messages in them. Commit or abort some of them first"
+            )
+
+    def check_messages(self, transaction_id: TransactionId) -> None:
+        """Raise `TransactionAborted` if the messages are more than the caller may have."""
+        if self.bounded and self.messages > TRANSACTION_OPERATIONS_MAX:
+            raise TransactionAborted(
+                f"the open transactions of {self.place} have {TRANSACTION_OPERATIONS_MAX} messages,"
+                " which is the most; nothing of this one is kept: commit others, then do it again",
+                transaction_id=transaction_id,
+            )
 
 
 class OpenTransaction:

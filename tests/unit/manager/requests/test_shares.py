@@ -128,7 +128,8 @@ def test_a_caller_has_its_share_of_the_boxes_of_file_transfers(tmp_path, monkeyp
 
 def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
     """Plain receives that are not confirmed are among them, and so are resumed uploads."""
-    monkeypatch.setattr("dray.manager.transactions.shares.OPEN_TRANSACTIONS_MAX", 20)
+    for module in ("shares", "open_transaction"):
+        monkeypatch.setattr(f"dray.manager.transactions.{module}.OPEN_TRANSACTIONS_MAX", 20)
     driver = driver_with(tmp_path, *RULES)
     first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
     orders = first.open("orders")
@@ -177,7 +178,7 @@ def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
 
 
 def test_the_open_transactions_of_a_caller_have_a_share_of_messages(tmp_path, monkeypatch):
-    monkeypatch.setattr("dray.manager.transactions.shares.TRANSACTION_OPERATIONS_MAX", 10)
+    monkeypatch.setattr("dray.manager.transactions.open_transaction.TRANSACTION_OPERATIONS_MAX", 10)
     driver = driver_with(tmp_path, *RULES)
     first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
     orders, six = first.open("orders"), [Message(body=b"1")] * 6
