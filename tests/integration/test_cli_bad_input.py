@@ -292,3 +292,16 @@ def _contents(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in {"lock", "manifest.json"}
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        *[(("transaction", each), "transaction") for each in ("outcome", "commit", "abort")],
+        (("show", "orders"), "message"),
+    ],
+)
+def test_a_malformed_id_is_a_usage_error_that_says_where_to_find_the_id(words, named):
+    said = dray(*words, "1\\2")
+    assert said.status == 2
+    assert f"copy it from the output that named the {named}" in said.err

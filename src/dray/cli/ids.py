@@ -1,4 +1,4 @@
-"""Ids of messages as people give them on a command line.
+"""Ids of messages and transactions as people give them on a command line.
 
 An id has a backslash, which a shell takes away unless it is quoted; "-" and "/" are taken for it.
 """
@@ -16,6 +16,7 @@ class MessageIdText(click.ParamType[str]):
     """The id of a message or of a large message."""
 
     name = "id"
+    of = "message"
 
     def __init__(self, *, or_position: bool = False) -> None:
         """Take a position, too, if `or_position` says so."""
@@ -30,8 +31,15 @@ class MessageIdText(click.ParamType[str]):
         found = _ID.match(str(value))
         if found is None:
             self.fail(
-                f"{value!r} is no id of a message: 32 hexadecimal digits, '\\' and a number",
+                f"{value!r} is no id of a {self.of}: 32 hexadecimal digits, '\\' and a number; copy"
+                f" it from the output that named the {self.of}",
                 param,
                 ctx,
             )
         return f"{found[1]}\\{found[2]}"
+
+
+class TransactionIdText(MessageIdText):
+    """The id of a transaction, which may be that of a send."""
+
+    of = "transaction"

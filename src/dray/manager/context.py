@@ -82,7 +82,7 @@ class Context:
         """The rules of access; the daemon brings others when it reads the configuration again."""
         self.acts: deque[ActInfo] = deque(config.acts, maxlen=ACTS_REMEMBERED_MAX)
         """Acts of callers lately, the newest first."""
-        self.leases = Leases()
+        self.leases = Leases(state.next_number)
         self._files = files
         self._connections = 0
 

@@ -56,5 +56,8 @@ def split_id(text: str) -> tuple[ManagerId, int]:
     manager, _, number = text.partition("\\")
     if not _GUID.match(manager) or not _NUMBER.match(number):
         shown = text[:_SHOWN_CHARACTERS_MAX]
-        raise Misuse(f"{shown!r} is not an id: expected 32 hexadecimal digits, '\\' and a number")
+        raise Misuse(
+            f"{shown!r} is not an id: expected 32 hexadecimal digits, '\\' and a number; use the id"
+            " as the answer or the error gave it"
+        )
     return ManagerId(manager), int(number)

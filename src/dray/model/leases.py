@@ -1,8 +1,12 @@
 """Leases of numbers belong to the caller that they were leased to.
 
 A client numbers its messages and transactions out of a lease. By such a number the manager later
-tells what became of them, so no other caller may use it. Leases of earlier starts are not known any
-more: their numbers may be asked about by everyone who is let in.
+tells what became of them, so no other caller may use it. Numbers that are leased to nobody, or to
+the manager itself, are nobody's to use: the next caller gets them.
+
+    leased      to a caller, since this start
+    forgotten   there were too many: the caller with the most leases has lost its oldest one
+    earlier     before this start: everyone who is let in may ask about the number
 """
 
 from __future__ import annotations
@@ -11,22 +15,48 @@ from dray.model.limits import LEASES_KNOWN_MAX, NUMBERS_LEASED
 
 
 class Leases:
-    """The callers of the leases of this start, the newest of them. Volatile."""
+    """The callers of the leases of this start. Volatile."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, first: int = 1) -> None:
+        """Begin with none; `first` is the first number that this start leases."""
+        self._first = _ordinal(first)
+        self._last = self._first - 1
         self._callers: dict[int, str] = {}
         """Names, by the ordinal of the lease."""
+        self._of: dict[str, dict[int, None]] = {}
+        """The leases of each caller, the oldest first."""
 
     def lease(self, first: int, caller: str) -> None:
         """Note that the lease which begins at a number is a caller's."""
-        self._callers[_ordinal(first)] = caller
+        self._last = _ordinal(first)
+        self._callers[self._last] = caller
+        self._of.setdefault(caller, {})[self._last] = None
         if len(self._callers) > LEASES_KNOWN_MAX:
-            del self._callers[next(iter(self._callers))]
+            self._forget_one()
 
     def belongs(self, number: int, caller: str) -> bool:
-        """Whether no other caller has leased a number."""
-        return self._callers.get(_ordinal(number), caller) == caller
+        """Whether a caller may use a number: it has leased it, or an earlier start has."""
+        holder = self._callers.get(_ordinal(number))
+        return _ordinal(number) < self._first if holder is None else holder == caller
+
+    def is_forgotten(self, number: int) -> bool:
+        """Whether a number was leased since this start, and nobody may use it any more."""
+        ordinal = _ordinal(number)
+        return self._first <= ordinal <= self._last and ordinal not in self._callers
+
+    def without_forgotten(self, by_ordinal: dict[int, int]) -> dict[int, int]:
+        """What is noted of leases, without those that are forgotten."""
+        first, callers = self._first, self._callers
+        return {at: each for at, each in by_ordinal.items() if at < first or at in callers}
+
+    def _forget_one(self) -> None:
+        """Forget the oldest lease of the caller that has the most, so that nobody loses another's.
+
+        A caller that connects again and again pushes out only its own.
+        """
+        most = max(self._of, key=lambda each: (len(self._of[each]), each))
+        oldest = next(iter(self._of[most]))
+        del self._of[most][oldest], self._callers[oldest]
 
 
 def in_one_lease(first: int, last: int) -> bool:

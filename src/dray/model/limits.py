@@ -302,8 +302,10 @@ ENDS_TOLD_EVERY_S: Final = 1.0
 """Sources are told of ends once in so long: an operator reads a line a minute."""
 MISSING_QUEUES_MAX: Final = 10_000
 """Streams that are told when the queue that they were refused for is made: some megabytes."""
-LEASES_KNOWN_MAX: Final = 100_000
-"""Leases whose callers are remembered: some 10 MB. One connection takes one."""
+LEASES_KNOWN_MAX: Final = 50_000
+"""Leases whose callers are remembered: some 10 MB. One connection takes one. Beyond it the caller
+with the most leases loses its oldest one. They are fewer than `TRANSACTIONS_REMEMBERED`, so that
+what is noted of each of them finds its place."""
 CALLER_NAME_CHARACTERS_MAX: Final = 255
 """Names of accounts and tokens, and DNS names in certificates, are no longer."""
 NOTICES_MAX: Final = 1_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from dray.cli.groups import CommandGroup
+from dray.cli.ids import TransactionIdText
 from dray.cli.output import print_json
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.classes import TransactionStatus
@@ -28,7 +29,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("transaction_id", metavar="ID")
+@click.argument("transaction_id", metavar="ID", type=TransactionIdText())
 @takes_url_and_json
 @click.pass_obj
 def outcome(settings: Settings, transaction_id: str) -> None:
@@ -59,7 +60,7 @@ def prepared(settings: Settings) -> None:
 
 
 @command.command()
-@click.argument("transaction_id", metavar="ID")
+@click.argument("transaction_id", metavar="ID", type=TransactionIdText())
 @takes_url_and_json
 @click.pass_obj
 def commit(settings: Settings, transaction_id: str) -> None:
@@ -70,7 +71,7 @@ def commit(settings: Settings, transaction_id: str) -> None:
 
 
 @command.command()
-@click.argument("transaction_id", metavar="ID")
+@click.argument("transaction_id", metavar="ID", type=TransactionIdText())
 @takes_url_and_json
 @click.pass_obj
 def abort(settings: Settings, transaction_id: str) -> None:

@@ -23,10 +23,10 @@ _ACKNOWLEDGE = itemgetter(1)
 
 
 def own_number(context: Context, session: Session, number: int) -> None:
-    """Refuse a number that was leased to another caller."""
+    """Refuse a number that was not leased to the caller."""
     if not context.leases.belongs(number, session.caller.name):
         raise TransactionSequence(
-            "the number was leased to another caller; use one of your own",
+            "the number was not leased to this caller; use one of a lease of its own",
             transaction_id=context.transaction_id(number),
         )
 

@@ -6,14 +6,16 @@ durable, for a crash ends every such connection.
 The latest are remembered each by itself, with the reason; the earlier ones by the highest number of
 each leased range: a client uses its range upwards, so it begins later
 transactions above. Below that nothing begins any more. So something may be refused that was never
-called aborted, and nothing that was can happen. In the same way there is one bound for all ranges
-that are too many.
+called aborted, and nothing that was can happen. Of a lease that is forgotten nothing begins at all.
+In the same way there is one bound for all ranges of earlier starts that are too many. No caller can
+raise it above the leases of others: those of this start are fewer than the ranges.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from dray.model.leases import Leases
 from dray.model.limits import NUMBERS_LEASED, TRANSACTIONS_REMEMBERED
 
 REPORTED: Final = "the transaction was already reported as aborted; nothing of it is kept"
@@ -26,8 +28,9 @@ _PERHAPS: Final = (
 class AbortedTransactions:
     """All of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, leases: Leases) -> None:
         """Begin without any."""
+        self._leases = leases
         self._reasons: dict[int, str] = {}
         self._highest: dict[int, int] = {}
         """By range, the highest of those that are not remembered by themselves."""
@@ -47,11 +50,15 @@ class AbortedTransactions:
         leased = (oldest - 1) // NUMBERS_LEASED
         self._highest[leased] = max(oldest, self._highest.get(leased, 0))
         if len(self._highest) > TRANSACTIONS_REMEMBERED:
+            self._highest = self._leases.without_forgotten(self._highest)
+        if len(self._highest) > TRANSACTIONS_REMEMBERED:
             self._all_below = max(self._all_below, self._highest.pop(min(self._highest)))
 
     def reason(self, number: int) -> str | None:
         """Why a transaction that has not begun may not begin; None if it may."""
         why = self._reasons.get(number)
+        if why is None and self._leases.is_forgotten(number):
+            return _PERHAPS
         if why is None and self._highest:
             leased = (number - 1) // NUMBERS_LEASED
             if number <= max(self._all_below, self._highest.get(leased, 0)):

@@ -61,7 +61,7 @@ class Transactions:
         self.open: dict[int, OpenTransaction] = {}
         self.claims: dict[int, OpenTransaction] = {}
         """Those that are claims of receives not yet confirmed, oldest first."""
-        self.aborted_transactions = AbortedTransactions()
+        self.aborted_transactions = AbortedTransactions(context.leases)
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
         """Sends and receives of express messages since the start; earlier ones are forgotten."""
         self.shares = TransactionShares()

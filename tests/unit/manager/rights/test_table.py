@@ -227,7 +227,7 @@ def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
     queue = bob.open("orders")
     theirs = ada.number_for()
     bob.next_number, kept = theirs, bob.next_number
-    with pytest.raises(TransactionSequence, match="leased to another caller"):
+    with pytest.raises(TransactionSequence, match="not leased to this caller"):
         bob.send(queue, Message(body=b"forged"))
     asked = frames.Outcome(str(join_id(ManagerId(driver.manager_id), theirs)))
     for head in (
@@ -253,7 +253,7 @@ def test_a_batch_that_goes_on_in_the_lease_of_another_caller_is_refused(tmp_path
     bob.next_number = last_of_bobs - 2
     bob.send(queue, Message(body=b"own"), Message(body=b"the last"))
     bob.next_number = last_of_bobs - 1
-    with pytest.raises(TransactionSequence, match="leased to another caller"):
+    with pytest.raises(TransactionSequence, match="not leased to this caller"):
         bob.send(queue, Message(body=b"own"), Message(body=b"forged"))
 
 
@@ -261,15 +261,62 @@ def test_a_number_of_another_caller_is_found_anywhere_in_a_batch(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
     ada, bob = driver.session(ADA), driver.session(BOB)
     queue, own = bob.open("orders"), bob.number_for()
-    for numbers in ((own, ada.number_for(), own + 1), (ada.number_for(), own), (own, 1 << 40)):
+    taken = (own, own + 3)
+    for numbers in (
+        (own, ada.number_for(), own + 1),
+        (ada.number_for(), own),
+        (own, 1 << 40),
+        taken,
+    ):
         source = bytes.fromhex(driver.manager_id)
         records = [b"".join(encode_record(Message(body=b"x"), source, each)) for each in numbers]
         said = frames.Send(queue, 0, list(map(len, records)), list(map(crc32c.crc32c, records)))
-        taken = numbers[-1] == 1 << 40
-        if taken:
+        if numbers == taken:
             bob.call(said, b"".join(records))
         else:
             assert isinstance(refused(bob, said, b"".join(records)), TransactionSequence), numbers
+
+
+def test_nobody_uses_numbers_that_the_next_caller_will_lease(tmp_path):
+    """Else it is told that the transaction of another program was its own, and has committed."""
+    driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
+    bob = driver.session(BOB)
+    queue = bob.open("orders")
+    coming = look_into(driver.manager).state.next_number + 1
+    bob.next_number, kept = coming, bob.next_number
+    with pytest.raises(TransactionSequence, match="not leased to this caller"):
+        bob.send(queue, Message(body=b"forged"))
+    assert isinstance(refused(bob, frames.UploadBegin(queue, coming, 10, b"")), TransactionSequence)
+    bob.next_number = kept
+    ada = driver.session(ADA)
+    assert ada.number_for() == coming
+    asked = frames.Outcome(str(join_id(ManagerId(driver.manager_id), coming)))
+    assert ada.call(asked).status == "aborted"
+
+
+def test_nobody_uses_numbers_of_the_managers_own_messages(tmp_path):
+    driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
+    bob = driver.session(BOB)
+    queue = bob.open("orders")
+    bob.next_number = look_into(driver.manager)._context.own_messages.number()
+    with pytest.raises(TransactionSequence, match="not leased to this caller"):
+        bob.send(queue, Message(body=b"forged"))
+
+
+def test_a_caller_that_takes_leases_without_end_frees_no_number_of_another(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.model.leases.LEASES_KNOWN_MAX", 5)
+    monkeypatch.setattr("dray.manager.transactions.aborted_transactions.TRANSACTIONS_REMEMBERED", 6)
+    driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    queue, manager = ada.open("orders"), ManagerId(driver.manager_id)
+    numbers = [ada.number_for() for _ in range(4)]
+    for _ in range(40):
+        first = bob.call(frames.Lease()).first_number
+        assert bob.call(frames.Outcome(str(join_id(manager, first)))).status == "aborted"
+    for number in numbers[:2]:
+        assert isinstance(refused(bob, frames.Commit(number, 0)), TransactionSequence)
+        ada.send(queue, Message(body=b"1"), transaction=number)
+        ada.call(frames.Commit(number, 1))
 
 
 def test_prepared_transactions_belong_to_their_caller_also_after_a_crash(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from dray import errors
 from dray.manager.transactions import aborted_transactions
 from dray.manager.transactions.aborted_transactions import REPORTED, AbortedTransactions
+from dray.model.leases import Leases
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.wire import frames
@@ -72,7 +73,7 @@ def test_of_two_clients_only_the_one_that_was_asked_about_is_held_to_it(
 
 
 def test_the_memory_is_bounded_and_errs_on_the_side_of_refusing() -> None:
-    memory = AbortedTransactions()
+    memory = AbortedTransactions(Leases(1 << 40))
     firsts = [leased * NUMBERS_LEASED + 5 for leased in range(20)]
     for number in firsts:
         memory.add(number)
