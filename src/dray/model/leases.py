@@ -45,7 +45,7 @@ class Leases:
         return self._first <= ordinal <= self._last and ordinal not in self._callers
 
     def without_forgotten(self, by_ordinal: dict[int, int]) -> dict[int, int]:
-        """What is noted of leases, without those that are forgotten."""
+        """Leave forgotten leases out of a note of leases."""
         first, callers = self._first, self._callers
         return {at: each for at, each in by_ordinal.items() if at < first or at in callers}
 

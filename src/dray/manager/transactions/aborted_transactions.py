@@ -6,7 +6,7 @@ durable, for a crash ends every such connection.
 The latest are remembered each by itself, with the reason; the earlier ones by the highest number of
 each leased range: a client uses its range upwards, so it begins later
 transactions above. Below that nothing begins any more. So something may be refused that was never
-called aborted, and nothing that was can happen. Of a lease that is forgotten nothing begins at all.
+called aborted, and nothing that was can happen. No transaction of a forgotten lease begins.
 In the same way there is one bound for all ranges of earlier starts that are too many. No caller can
 raise it above the leases of others: those of this start are fewer than the ranges.
 """
