@@ -191,6 +191,8 @@ class BatchCommitted(Fact, frozen=True, tag=71):
     transaction: int
     staged: list[int]
     when_us: int
+    caller: str = ""
+    """The caller that the query belongs to: the one that committed its first batch."""
 
 
 class PreparedAborted(Fact, frozen=True, tag=33):

@@ -54,6 +54,11 @@ class _InTransaction(Protocol):
     def transaction(self) -> int: ...
 
 
+class _OfQuery(Protocol):
+    @property
+    def query(self) -> str: ...
+
+
 class _Taking(_AtQueue, _InTransaction, Protocol):
     pass
 
@@ -299,14 +304,46 @@ def _batch(
     head: frames.CommitBatch | frames.DropStaged,
     body: memoryview,
 ) -> None:
-    """Staged rows belong to the caller whose tasks staged them."""
-    del body
-    prepared = context.state.prepared.values()
-    staged = [each for each in prepared if isinstance(each, BatchStaged)]
-    if any(each.query == head.query and not owns(context, session, each.caller) for each in staged):
-        raise denied(session.caller, f"end batches of the query {head.query!r}")
+    """Rows belong to the caller whose tasks staged them, and a query to one caller."""
+    _query(context, session, head, body)
+    prepared = context.state.prepared
+    if context.state.batch_outcomes.owner(head.query) is None:
+        # Until its first commit a query belongs to the caller that staged rows for it first.
+        staged = (
+            each.caller
+            for each in prepared.values()
+            if isinstance(each, BatchStaged) and each.query == head.query
+        )
+        _require_own_query(context, session, head.query, next(staged, None))
+    for name in head.staged:
+        manager, number = split_id(name)
+        fact = prepared.get(number) if manager == context.state.manager_id else None
+        if isinstance(fact, BatchStaged):
+            _require_own_query(context, session, head.query, fact.caller)
     if isinstance(head, frames.CommitBatch):
         own_number(context, session, head.transaction)
+
+
+def _stage(
+    context: Context, session: Session, head: frames.StageForBatch, body: memoryview
+) -> None:
+    own_number(context, session, head.transaction)
+    _query(context, session, head, body)
+
+
+def _query(context: Context, session: Session, head: _OfQuery, body: memoryview) -> None:
+    """A query belongs to the caller that committed its first batch."""
+    del body
+    owner = context.state.batch_outcomes.owner(head.query)
+    _require_own_query(context, session, head.query, owner)
+
+
+def _require_own_query(context: Context, session: Session, query: str, owner: str | None) -> None:
+    if owner is not None and not owns(context, session, owner):
+        raise AccessDenied(
+            f"{session.caller.name} may not use the query {query!r}, which belongs to another"
+            " caller; choose another query_id, or let it `manage` the whole queue manager"
+        )
 
 
 def _own_text(context: Context, session: Session, transaction_id: str) -> None:
@@ -366,10 +403,10 @@ FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
     frames.Abort: _own_transaction,
     frames.Prepare: _own_transaction,
     frames.SettlePrepared: _anyone,
-    frames.StageForBatch: _own_transaction,
+    frames.StageForBatch: _stage,
     frames.CommitBatch: _batch,
     frames.DropStaged: _batch,
-    frames.DescribeBatch: _anyone,
+    frames.DescribeBatch: _query,
     frames.ListPrepared: _anyone,
     frames.Outcome: _outcome,
     frames.Receive: _receive,

@@ -8,8 +8,9 @@ for every number that was leased before it.
 
 The last batches of each query of Spark are remembered, so that a batch that comes again is known.
 The query's checkpoint can replay the last two at most. A bounded number of queries is remembered;
-the query whose last commit is the oldest is forgotten first (docs/explanation/batches.md). A
-request over HTTP with an `Idempotency-Key` is a query with one batch.
+of the caller that has the most, the query whose last commit is the oldest is forgotten first
+(docs/explanation/batches.md), so no caller pushes out the queries of another. A request over HTTP
+with an `Idempotency-Key` is a query with one batch.
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ class BatchOutcome(msgspec.Struct, array_like=True, frozen=True):
     messages: int
     transaction: int
     when_us: int
+    caller: str = ""
+    """The caller that the query belongs to."""
 
 
 class BatchOutcomes:
@@ -104,35 +107,65 @@ class BatchOutcomes:
 
     def __init__(self, known: Iterable[tuple[str, list[BatchOutcome]]] = ()) -> None:
         """Begin with what a checkpoint knew."""
-        self._by_prefix: dict[str, dict[str, list[BatchOutcome]]] = {each: {} for each in _PREFIXES}
+        self._by_prefix = {each: RememberedQueries() for each in _PREFIXES}
         for query, outcomes in known:
-            self._queries_like(query)[query] = list(outcomes)
+            self._by_prefix[_prefix_of(query)].put(query, list(outcomes))
 
     def of(self, query: str) -> list[BatchOutcome]:
         """The remembered batches of a query, the oldest first."""
-        return self._queries_like(query).get(query, [])
+        return self._by_prefix[_prefix_of(query)].outcomes.get(query, [])
+
+    def owner(self, query: str) -> str | None:
+        """The caller that a query belongs to, if it is remembered."""
+        known = self.of(query)
+        return known[-1].caller if known else None
 
     def add(self, fact: BatchCommitted) -> None:
         """A batch was committed."""
-        queries = self._queries_like(fact.query)
-        outcomes = queries.pop(fact.query, [])
-        outcomes.append(
-            BatchOutcome(fact.batch, fact.digest, fact.messages, fact.transaction, fact.when_us)
+        prefix, known = _prefix_of(fact.query), self.of(fact.query)
+        outcome = BatchOutcome(
+            fact.batch, fact.digest, fact.messages, fact.transaction, fact.when_us, fact.caller
         )
-        queries[fact.query] = outcomes[-BATCHES_REMEMBERED:]
-        if len(queries) > _remembered(_prefix_of(fact.query)):
-            del queries[next(iter(queries))]
+        queries = self._by_prefix[prefix]
+        queries.put(fact.query, [*known, outcome][-BATCHES_REMEMBERED:])
+        if len(queries.outcomes) > _remembered(prefix):
+            queries.forget_one()
 
     def state(self) -> list[tuple[str, list[BatchOutcome]]]:
         """Everything, for a checkpoint."""
         return [
             (query, list(outcomes))
             for queries in self._by_prefix.values()
-            for query, outcomes in queries.items()
+            for query, outcomes in queries.outcomes.items()
         ]
 
-    def _queries_like(self, query: str) -> dict[str, list[BatchOutcome]]:
-        return self._by_prefix[_prefix_of(query)]
+
+class RememberedQueries:
+    """Queries with ids of one kind, in the order of last commits, and those of each caller."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.outcomes: dict[str, list[BatchOutcome]] = {}
+        self._of: dict[str, dict[str, None]] = {}
+
+    def put(self, query: str, outcomes: list[BatchOutcome]) -> None:
+        """Remember a query as the last that committed a batch."""
+        self._remove(query)
+        self.outcomes[query] = outcomes
+        self._of.setdefault(outcomes[-1].caller, {})[query] = None
+
+    def forget_one(self) -> None:
+        """Forget the oldest query of the caller that has the most."""
+        most = max(self._of, key=lambda each: (len(self._of[each]), each))
+        self._remove(next(iter(self._of[most])))
+
+    def _remove(self, query: str) -> None:
+        outcomes = self.outcomes.pop(query, None)
+        if outcomes:
+            own = self._of[outcomes[-1].caller]
+            del own[query]
+            if not own:
+                del self._of[outcomes[-1].caller]
 
 
 def _remembered(prefix: str) -> int:

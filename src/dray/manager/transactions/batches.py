@@ -23,6 +23,7 @@ from dray.manager.facts import BatchCommitted, BatchStaged
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.costs import cost_of_staged
 from dray.manager.queue.index import TAIL_BYTES
+from dray.manager.rights.queues import owns
 from dray.manager.transactions.prepared import fact_of, passed
 from dray.manager.transactions.reservations import give_up_reservations
 from dray.manager.transactions.transactions import abort, forget
@@ -110,7 +111,7 @@ def handle_commit_batch(
     outcome = _outcome(context, head.query, head.batch)
     if outcome is None:
         _check_not_past(context, head.query, head.batch)
-        outcome = _commit(transactions, head)
+        outcome = _commit(transactions, session, head)
     elif outcome.digest != head.digest:
         raise BatchMismatch(
             f"batch {head.batch} of query {head.query!r} was committed here with other rows"
@@ -120,7 +121,7 @@ def handle_commit_batch(
             query=head.query,
             batch=head.batch,
         )
-    for number in list(_staged_up_to(context, head.query, head.batch)):
+    for number in list(_staged_up_to(context, session, head)):
         abort(transactions, transactions.open[number])
     context.answer(session, request_id, _batch_is(context, head.query, outcome))
 
@@ -197,7 +198,7 @@ def drop_staged_for(transactions: Transactions, queues: set[int]) -> None:
             abort(transactions, transactions.open[fact.transaction])
 
 
-def _commit(transactions: Transactions, head: CommitBatch) -> BatchOutcome:
+def _commit(transactions: Transactions, session: Session, head: CommitBatch) -> BatchOutcome:
     context = transactions.context
     number = head.transaction
     if not 0 < number <= MESSAGE_NUMBER_MAX or number in transactions.open:
@@ -221,10 +222,18 @@ def _commit(transactions: Transactions, head: CommitBatch) -> BatchOutcome:
     for at in numbers:
         forget(transactions, transactions.open[at])
     messages = sum(map(len, joined.values()))
+    owner = context.state.batch_outcomes.owner(head.query)
     # The records are those of the commit from here on, and both facts are of one group.
     context.record(
         BatchCommitted(
-            head.query, head.batch, head.digest, messages, number, numbers, context.now_us
+            head.query,
+            head.batch,
+            head.digest,
+            messages,
+            number,
+            numbers,
+            context.now_us,
+            session.caller.name if owner is None else owner,
         )
     )
     fact = CommitFact(context, number)
@@ -291,9 +300,14 @@ def _batch_is(context: Context, query: str, outcome: BatchOutcome | None) -> Bat
     return BatchIs(True, last, outcome.digest, outcome.messages, name)
 
 
-def _staged_up_to(context: Context, query: str, batch: int) -> Iterator[int]:
+def _staged_up_to(context: Context, session: Session, head: CommitBatch) -> Iterator[int]:
+    """Find the work staged for a query up to a batch, but no work of another caller."""
     for number, fact in context.state.prepared.items():
-        if isinstance(fact, BatchStaged) and fact.query == query and fact.batch <= batch:
+        if (
+            isinstance(fact, BatchStaged)
+            and (fact.query, fact.batch <= head.batch) == (head.query, True)
+            and owns(context, session, fact.caller)
+        ):
             yield number
 
 

@@ -366,6 +366,49 @@ def test_staged_rows_belong_to_the_caller_whose_tasks_staged_them(tmp_path):
     assert committed.messages == 1
 
 
+def test_a_query_belongs_to_the_caller_of_its_first_batch_also_after_a_crash(tmp_path):
+    """Else another caller commits a batch in its name, and its own rows never come."""
+    driver = driver_with(
+        tmp_path, allowing("*", "send", "orders"), allowing("token:bob", "send receive", "q")
+    )
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    ada.call(frames.CommitBatch("query", 0, b"d", ada.number_for(), []))
+    for _ in range(2):
+        for forged in (
+            frames.CommitBatch("query", 1, b"e", bob.number_for(), []),
+            frames.StageForBatch(bob.number_for(), 0, "query", 1),
+            frames.DescribeBatch("query", 0),
+            frames.DropStaged("query", 1, []),
+        ):
+            error = refused(bob, forged)
+            assert isinstance(error, AccessDenied), forged
+            assert "choose another query_id" in str(error)
+        assert ada.call(frames.DescribeBatch("query", 0)).last == 0
+        driver.crash()
+        ada, bob = driver.session(ADA), driver.session(BOB)
+    # The owner of the manager may, and the query stays its caller's.
+    driver.session().call(frames.CommitBatch("query", 1, b"e", driver.session().number_for(), []))
+    assert ada.call(frames.CommitBatch("query", 2, b"f", ada.number_for(), [])).last == 2
+
+
+def test_rows_that_another_caller_stages_for_a_query_hinder_no_commit(tmp_path):
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    ada, bob = driver.session(ADA), driver.session(BOB)
+
+    def stages(caller) -> str:
+        transaction = caller.number_for()
+        caller.send(caller.open("orders"), Message(body=b"1"), transaction=transaction)
+        caller.call(frames.StageForBatch(transaction, 1, "query", 0))
+        return str(join_id(ManagerId(driver.manager_id), transaction))
+
+    own, theirs = stages(ada), stages(bob)
+    stolen = frames.CommitBatch("query", 0, b"", ada.number_for(), [own, theirs])
+    assert isinstance(refused(ada, stolen), AccessDenied)
+    assert ada.call(frames.CommitBatch("query", 0, b"d", ada.number_for(), [own])).messages == 1
+    assert isinstance(refused(bob, frames.DropStaged("query", 0, [theirs])), AccessDenied)
+    assert len(look_into(driver.manager).state.prepared) == 1
+
+
 def test_a_box_belongs_to_its_caller(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send", "orders"))
     ada, again, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)

@@ -8,6 +8,7 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.notices import NoticeKind
 from dray.manager.state.outcomes import BatchOutcomes
+from dray.model import callers
 from dray.model.classes import TransactionStatus
 from dray.model.limits import QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
 from dray.model.message import Message
@@ -282,6 +283,35 @@ def test_writes_without_a_name_and_keys_of_requests_never_push_out_queries(
     outcomes = BatchOutcomes(look_into(driver.manager).state.batch_outcomes.state())
     kept = [query for query, _ in outcomes.state() if query.startswith(beginning)]
     assert kept == [f"{beginning}{at}" for at in (7, 8)]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "bound"),
+    [
+        ("", "QUERIES_REMEMBERED"),
+        (REQUEST_KEY, "REQUEST_KEYS_REMEMBERED"),
+    ],
+)
+def test_a_caller_with_ever_new_queries_pushes_out_none_of_another(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, beginning: str, bound: str
+) -> None:
+    """Else a batch of Spark, or a request with an `Idempotency-Key`, could happen twice."""
+    monkeypatch.setattr(f"dray.manager.state.outcomes.{bound}", 4)
+
+    def commits(name: str, queries: list[str]) -> list[bool]:
+        session = driver.session(callers.Caller(name, owner=True))
+        for query in queries:
+            session.call(frames.CommitBatch(query, 0, DIGEST, session.number_for(), []))
+        return [session.call(frames.DescribeBatch(each, 0)).committed for each in queries]
+
+    honest = [f"{beginning}honest {at}" for at in range(2)]
+    assert commits("token:honest", honest) == [True, True]
+    greedy = [f"{beginning}greedy {at}" for at in range(20)]
+    for _ in range(2):
+        assert commits("token:greedy", greedy) == [False] * 18 + [True, True]
+        session = driver.session()
+        assert all(session.call(frames.DescribeBatch(each, 0)).committed for each in honest)
+        driver.crash()
 
 
 @pytest.mark.parametrize(
