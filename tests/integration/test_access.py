@@ -195,7 +195,7 @@ def test_rights_take_at_most_three_percent_of_the_work_for_a_message(tmp_path):
         AccessOption(who=(f"user:{number}",), queues=(f"queue-{number}",), may=("send",))
         for number in range(99)
     ]
-    own = AccessOption(who=("token:bench",), queues=("small",), may=("send", "receive"))
+    own = AccessOption(who=("token:bench",), queues=("small", "large"), may=("send", "receive"))
     socket = tmp_path / "s"
     options = ServeOptions(data="", socket=str(socket), access=(*others, own))
     daemon = EmbeddedDaemon(tmp_path / "data", options)
@@ -203,10 +203,11 @@ def test_rights_take_at_most_three_percent_of_the_work_for_a_message(tmp_path):
     try:
         with dray.connect(f"dray+unix://{socket}") as owner:
             owner.create_queue("small")
+            owner.create_queue("large")
             token = owner.create_token("bench")
         with dray.connect(f"dray+unix://{socket}", token=token) as manager:
             queue = manager.queue("small")
-            for act in (one_by_one, batch_in, batch_out):
+            for act in (one_by_one, batch_in, batch_out, large_in, large_out):
                 act(manager, queue)
                 work = instructions_in_loop(daemon._server._loop, partial(act, manager, queue))
                 rights = sum(many for file, many in work.items() if OF_RIGHTS.search(file))
@@ -234,6 +235,16 @@ def batch_in(manager, queue):
 def batch_out(manager, queue):
     with manager.transaction() as transaction:
         assert len(queue.receive_many(100, timeout=60, transaction=transaction)) == 100
+
+
+def large_in(manager, _queue):
+    dray.LargeMessageQueue(manager.queue("large")).send(b"x" * 8_000_000)
+
+
+def large_out(manager, _queue):
+    """The first of two that are there: the act runs twice."""
+    with dray.LargeMessageQueue(manager.queue("large")).receive(timeout=60) as message:
+        assert len(message.read()) == 8_000_000
 
 
 MARK = "m4rked-by-the-sender"
