@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import ssl
 import stat
@@ -147,6 +148,22 @@ def test_no_secret_is_logged(url, tmp_path):
     assert str(console.folder) in console.said
     assert console.logged() == ""
     assert not list(console.folder.glob("*.url"))
+
+
+def test_a_start_link_that_fails_is_not_logged(url, tmp_path):
+    """The line of the failure names the file, and not the token in the address."""
+    console = ConsoleProcess(url, tmp_path / "c")
+    link = console.link_file.read_text().strip()
+    token = link.rpartition("/")[2]
+    shutil.move(console.link_file.parent, tmp_path / "aside")
+    answer = httpx.get(link)
+    assert answer.status_code == 500
+    assert console.stop() in (0, 1)
+    logged = (tmp_path / "aside/console.log").read_text()
+    assert "the next start link cannot be written" in logged
+    assert "Start the console again" in answer.text
+    for said in (logged, answer.text):
+        assert token not in said
 
 
 def test_a_unix_socket_is_for_its_owner_alone(url, tmp_path):

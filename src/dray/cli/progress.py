@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import click
 
+from dray.cli.output import printable
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ class ProgressDisplay(Protocol):
 
 
 def progress(text: str, total: int | None) -> ProgressDisplay:
-    """A bar on a terminal, else plain lines."""
-    return _Bar(text, total) if sys.stderr.isatty() else _Lines(text, total)
+    """A bar on a terminal, else plain lines. A sender may have chosen the text."""
+    shown = printable(text)
+    return _Bar(shown, total) if sys.stderr.isatty() else _Lines(shown, total)
 
 
 class _Bar:
@@ -101,7 +103,7 @@ class _Bar:
 
     def describe(self, text: str) -> None:
         if self._rich is not None and self._task is not None:
-            self._rich.update(self._task, description=text)
+            self._rich.update(self._task, description=printable(text))
 
     def __exit__(self, *_: object) -> None:
         if self._rich is not None:
@@ -139,7 +141,7 @@ class _Lines:
             self._print(now)
 
     def describe(self, text: str) -> None:
-        self._text = text
+        self._text = printable(text)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._printed and kind is None and self._done > self._told:

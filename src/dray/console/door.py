@@ -12,6 +12,7 @@ Every answer forbids scripts, styles and requests that are not the console's own
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -119,6 +120,13 @@ class Doorkeeping:
         )
 
 
+_log = logging.getLogger(__name__)
+_NO_NEXT: Final = (
+    "the console cannot write its next start link, so this one is void; its log says where. Start"
+    " the console again"
+)
+
+
 class Door:
     """Stands before the app of a console, as an app itself."""
 
@@ -179,8 +187,16 @@ class Door:
         home = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if start is None:
             return self._shut(request, HTTPStatus.UNAUTHORIZED)
-        # A look at the headers, as some programs that show links take, does not use it up.
-        if request.method == "GET" and start.is_exchanged(token):
+        try:
+            # A look at the headers, as some programs that show links take, does not use it up.
+            exchanged = request.method == "GET" and start.is_exchanged(token)
+        except OSError as error:
+            # The address of the request holds the token, so the line names the file only.
+            _log.error(
+                "the next start link cannot be written to %s: %s", start.file, error.strerror
+            )
+            return self._refused(request, HTTPStatus.INTERNAL_SERVER_ERROR, _NO_NEXT)
+        if exchanged:
             self._keeping.set_cookie(home, self._keeping.visitors.admit())
             return home
         if is_in:

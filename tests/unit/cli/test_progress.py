@@ -1,7 +1,11 @@
 """Progress off a terminal: plain lines for what is long, nothing for what is short."""
 
+from pathlib import Path
+
 from dray.cli import progress as progress_module
+from dray.cli.commands.spark import _print as print_summary
 from dray.cli.progress import progress
+from dray.spark.landing.summary import HoleLanded, LandingSummary
 
 
 def test_what_is_over_at_once_says_nothing(capsys):
@@ -19,3 +23,25 @@ def test_what_takes_long_says_where_it_is_on_standard_error(capsys, monkeypatch)
     assert out == ""
     assert err.splitlines()[0].startswith("sending: 1.0 KiB of 2.0 KiB, ")
     assert err.splitlines()[-1].startswith("sending: 2.0 KiB of 2.0 KiB, ")
+
+
+def test_a_label_of_a_sender_commands_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(progress_module, "PLAIN_LINE_EVERY_S", 0.0)
+    with progress("receiving \x1b[2Ja\nb", 2048) as shown:
+        shown.update(1024)
+        shown.describe("\x1b]0;title\x07: paused")
+        shown.update(2048)
+    said = capsys.readouterr().err
+    assert r"receiving \x1b[2Ja\nb: 1.0 KiB" in said
+    assert r"\x1b]0;title\x07: paused: 2.0 KiB" in said
+    assert "\x1b" not in said
+    summary = LandingSummary(
+        out=Path(),
+        payload_directory="",
+        table_directory=Path(),
+        holes=[HoleLanded("1", "\x1b[31mred", (), 2)],
+        unreadable=["\x1b[2J"],
+        left=["\x1b[2J"],
+    )
+    print_summary(summary)
+    assert "\x1b" not in capsys.readouterr().out

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.output import print_json
+from dray.cli.output import print_json, printable
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_json
 from dray.errors import StoreCorrupt
@@ -43,7 +43,7 @@ def command(settings: Settings, data: str) -> int:
 
 def _print(report: CheckReport) -> None:
     for finding in report.findings:
-        click.echo(_line(finding))
+        click.echo(printable(_line(finding)))
     damaged, in_doubt = (
         sum(each.severity == severity for each in report.findings)
         for severity in ("damage", "doubt")

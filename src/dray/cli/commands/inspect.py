@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, time_text
+from dray.cli.output import print_json, print_table, printable, time_text
 from dray.cli.settings import Settings, takes_json, takes_most
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def log(settings: Settings, data: str, most: int) -> None:
         mark = f", {group.mark}" if group.mark else ""
         click.echo(f"group at {group.lsn}, epoch {group.epoch}{mark}")
         for number, fact in enumerate(group.facts, group.first_fact):
-            click.echo(f"  {number}  {fact}")
+            click.echo(f"  {number}  {printable(fact)}")
 
 
 @command.command()
@@ -93,7 +93,7 @@ def story(settings: Settings, message_id: str, data: str) -> None:
         return
     for each in told.happened:
         when = time_text(each.when_us / _MICROSECONDS) if each.when_us else "-"
-        click.echo(f"fact {each.fact}  {when}  {each.what}")
+        click.echo(f"fact {each.fact}  {when}  {printable(each.what)}")
     for seen in told.now:
         fits = "its CRC32C fits" if seen.intact else "its CRC32C does NOT fit"
         click.echo(

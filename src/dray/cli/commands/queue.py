@@ -8,7 +8,7 @@ import click
 
 from dray.cli.asking import asks, make_sure
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, size_text
+from dray.cli.output import print_json, print_table, printable, size_text
 from dray.cli.queue_text import print_queue, refusal_text, state_of, yes_or_no
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Limit, Size, given
@@ -115,7 +115,7 @@ def list_queues(settings: Settings, *, every: bool) -> None:
     print_table(columns, (_row(info) for info in shown))
     for info in shown:
         if info.delivery is not None and info.delivery.refusal is not None:
-            click.echo(f"{info.name}: {refusal_text(info.delivery.refusal)}")
+            click.echo(printable(f"{info.name}: {refusal_text(info.delivery.refusal)}"))
         if info.staged_count or info.staged_dropped:
             click.echo(
                 f"{info.name}: {info.staged_count} messages are staged for batches of Spark, and"

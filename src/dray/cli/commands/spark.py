@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_record
+from dray.cli.output import print_json, print_record, printable
 from dray.cli.progress import progress
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_json, takes_url_and_json
@@ -225,7 +225,7 @@ def _print_audit(report: AuditReport) -> None:
     for finding in report.findings.to_pylist():
         sign = "explained" if finding["explained"] else "FOUND"
         where = finding["queue"] or finding["origin"]
-        click.echo(f"{sign}  {finding['kind']}  {where}  {finding['detail']}")
+        click.echo(printable(f"{sign}  {finding['kind']}  {where}  {finding['detail']}"))
     click.echo(
         f"{report.messages} messages, {human_size(report.bytes)}:"
         f" {'clean' if report.clean else 'not clean'}"
@@ -249,8 +249,9 @@ def _print(summary: LandingSummary) -> None:
     )
     for hole in summary.holes:
         missing = ", ".join(hole.missing)
-        click.echo(f"hole  {hole.label or 'no label'}: {missing} missing  {hole.sequence_id}")
+        label = printable(hole.label or "no label")
+        click.echo(f"hole  {label}: {missing} missing  {hole.sequence_id}")
     for sentence in summary.unreadable:
-        click.echo(f"unreadable  {sentence}")
+        click.echo(f"unreadable  {printable(sentence)}")
     for sentence in summary.left:
-        click.echo(f"left  {sentence}")
+        click.echo(f"left  {printable(sentence)}")

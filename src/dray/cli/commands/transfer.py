@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, size_text
+from dray.cli.output import print_json, print_table, printable, size_text
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
@@ -244,7 +244,7 @@ def _serve(settings: Settings, offered: Offer) -> None:
         print_json({"offer": offered.status, "consumers": offered.consumers})
         return
     click.echo(
-        f"sent {status.label} ({human_size(status.bytes_total)}) to {len(done)}"
+        f"sent {printable(status.label)} ({human_size(status.bytes_total)}) to {len(done)}"
         f" {'consumer' if len(done) == 1 else 'consumers'},"
         f" {offered.status.fragments_resent} fragments resent"
     )
