@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -141,6 +142,25 @@ def test_stalled_bodies_are_bounded_for_a_caller_and_cost_others_nothing(client,
         # Another caller sends all the same.
         sent = client.post(f"/v1/queues/{queue}/messages", content=b"fine")
         assert sent.status_code == 201
+
+
+def test_silent_connections_do_not_shut_the_door(client, queue, server):
+    """Neither those that never say anything, nor those that stay after an answer."""
+    host, _, port = server.base.removeprefix("http://").partition(":")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4_096)), hard))
+    try:
+        with ExitStack() as stack:
+            for at in range(1_010):
+                wire = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+                if at % 2:
+                    wire.sendall(b"GET /v1/queues HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    assert wire.recv(100).startswith(b"HTTP/1.1 401")
+            with httpx.Client(base_url=server.base, headers=client.headers) as another:
+                sent = another.post(f"/v1/queues/{queue}/messages", content=b"fine")
+                assert sent.status_code == 201
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_leases_and_transactions_of_a_caller_are_bounded(client, queue, server):

@@ -14,6 +14,9 @@ HEAD_S: Final = 10.0
 """A client that has not sent the whole head of a request by then is hung up on."""
 CONNECTIONS_MAX: Final = 1_000
 """Connections at a time; more are answered 503."""
+WITHOUT_HEAD_MAX: Final = 500
+"""Connections without a request, half of all: when there are more, the oldest is hung up on. So
+silent clients never take the places of others, who send a head as soon as they have connected."""
 HEAD_BYTES_MAX: Final = 16 << 10
 """The head of a request, or what the client sent of it; a longer one is answered 400."""
 GRACE_S: Final = 3

@@ -8,12 +8,18 @@ behind them.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dray.console.http.limits import HEAD_BYTES_MAX, HEAD_S, LONG_BODY_BYTES, STALLED_S
+from dray.console.http.limits import (
+    HEAD_BYTES_MAX,
+    HEAD_S,
+    LONG_BODY_BYTES,
+    STALLED_S,
+    WITHOUT_HEAD_MAX,
+)
 from dray.console.http.long_body import LongBody
 from dray.model.callers import NOBODY, caller_name
 
@@ -23,8 +29,31 @@ CERTIFIED: Final = "dray.certified"
 """In the state of each request: `cert:NAME` for a client that presented a certificate, else ""."""
 
 
+class WithoutHead:
+    """Connections of one server on which no request is under way, the oldest first."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._waiting: dict[BoundedProtocol, None] = {}
+
+    def add(self, connection: BoundedProtocol) -> None:
+        """Wait for a head on one more; beyond the bound the oldest is hung up on."""
+        self._waiting[connection] = None
+        if len(self._waiting) > WITHOUT_HEAD_MAX:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.transport.abort()
+
+    def remove(self, connection: BoundedProtocol) -> None:
+        """Its head is there, or it is gone."""
+        self._waiting.pop(connection, None)
+
+
 class BoundedProtocol(H11Protocol):
     """HTTP/1.1 that hangs up on a client that stalls, in the head of a request or in an answer."""
+
+    without_head: ClassVar = WithoutHead()
+    """All its connections without one; each server has a class of its own (`server.py`)."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - as uvicorn has it
         super().__init__(*arguments, **named)
@@ -40,11 +69,13 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self.app_state[CERTIFIED] = _certified(transport.get_extra_info("peercert"))
         self._watch_head()
+        self.without_head.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._stop("_head_timer")
         self._stop("_taking_timer")
+        self.without_head.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -56,12 +87,15 @@ class BoundedProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop("_head_timer")
+            self.without_head.remove(self)
         elif self._head_timer is None:
             self._watch_head()
 
     def on_response_complete(self) -> None:
         """An answer has gone out: wait for the next request."""
         super().on_response_complete()
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self.without_head.add(self)
         if self._long is None or self.transport.is_closing():
             return
         if self._long.left:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from dray.console.http.limits import CONNECTIONS_MAX, GRACE_S, HEAD_BYTES_MAX
-from dray.console.http.protocol import BoundedProtocol
+from dray.console.http.protocol import BoundedProtocol, WithoutHead
 
 if TYPE_CHECKING:
     import ssl
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
     """A server that logs warnings, and no request; `should_exit` ends it."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+    class OwnProtocol(BoundedProtocol):
+        without_head = WithoutHead()
+
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=OwnProtocol,
         ws="none",
         loop="asyncio",
         lifespan="on",
