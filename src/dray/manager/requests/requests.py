@@ -194,7 +194,7 @@ class Requests:
         for number in list(session.transactions):
             transaction = self._transactions.open[number]
             if transaction.upload:
-                uploads.leave(self.transactions, transaction)
+                uploads.leave(self._transactions, transaction)
             else:
                 transactions.abort(self._transactions, transaction)
         self.waiters.forget(session)
