@@ -179,10 +179,7 @@ class BatchStaged(Prepared, frozen=True, tag=70):
 
 
 class BatchCommitted(Fact, frozen=True, tag=71):
-    """A batch of a query is committed: the records of staged transactions are those of another.
-
-    Their messages join queues by a `Committed` of the same group.
-    """
+    """A batch of a query of `caller`: its messages join queues by a `Committed` of the group."""
 
     query: str
     batch: int
@@ -192,7 +189,6 @@ class BatchCommitted(Fact, frozen=True, tag=71):
     staged: list[int]
     when_us: int
     caller: str = ""
-    """The caller that the query belongs to: the one that committed its first batch."""
 
 
 class PreparedAborted(Fact, frozen=True, tag=33):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 Row = Callable[["Context", "Session", Any, memoryview], None]
+_OfQuery = frames.StageForBatch | frames.CommitBatch | frames.DescribeBatch | frames.DropStaged
 
 
 class _AtQueue(Protocol):
@@ -52,11 +53,6 @@ class _Named(Protocol):
 class _InTransaction(Protocol):
     @property
     def transaction(self) -> int: ...
-
-
-class _OfQuery(Protocol):
-    @property
-    def query(self) -> str: ...
 
 
 class _Taking(_AtQueue, _InTransaction, Protocol):
