@@ -7,14 +7,15 @@ source's operator reads the numbers. The counts are in memory only: a restart lo
     waiting   counted; its source is not connected, or some source was told within the last second
     told      one frame has all counts of a stream; they are forgotten, whether the frame arrives
 
-Bounded: beyond `END_STREAMS_MAX` streams, and `END_COUNTS_MAX` counts of one, nothing is counted.
+Bounded: beyond `END_STREAMS_MAX` streams, of which one source has a quarter, and `END_COUNTS_MAX` counts of one, nothing is counted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, ENDS_TOLD_EVERY_S
+from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, END_STREAMS_SHARE, ENDS_TOLD_EVERY_S
 from dray.wire.frames import EndCount
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class UntoldEnds:
     def __init__(self) -> None:
         """Begin with nothing."""
         self._counts: dict[StreamKey, dict[tuple[int, str, int], int]] = {}
+        self._streams_of: Counter[str] = Counter()
+        """How many streams of each source are among them."""
         self._due: dict[StreamKey, None] = {}
         self._not_before = 0.0
 
@@ -44,9 +47,11 @@ class UntoldEnds:
         """Count messages of a stream that have ended; `origin` as confirmations name it."""
         counts = self._counts.get(key)
         if counts is None:
-            if len(self._counts) >= END_STREAMS_MAX:
+            most = END_STREAMS_MAX // END_STREAMS_SHARE
+            if len(self._counts) >= END_STREAMS_MAX or self._streams_of[key.source] >= most:
                 return
             counts = self._counts[key] = {}
+            self._streams_of[key.source] += 1
         what = (message_class, origin, hops)
         if what not in counts and len(counts) >= END_COUNTS_MAX:
             return
@@ -60,7 +65,7 @@ class UntoldEnds:
 
     def forget(self, key: StreamKey) -> None:
         """The stream has ended: nobody is left to be told."""
-        self._counts.pop(key, None)
+        self._taken(key)
         self._due.pop(key, None)
 
     def is_due(self, now: float) -> bool:
@@ -80,7 +85,7 @@ class UntoldEnds:
         found = []
         for key in self._due:
             if key in reachable:
-                counts = self._counts.pop(key)
+                counts = self._taken(key)
                 told = [
                     EndCount(message_class, count, origin, hops)
                     for (message_class, origin, hops), count in counts.items()
@@ -90,3 +95,12 @@ class UntoldEnds:
         if found:
             self._not_before = now + ENDS_TOLD_EVERY_S
         return found
+
+    def _taken(self, key: StreamKey) -> dict[tuple[int, str, int], int]:
+        counts = self._counts.pop(key, None)
+        if counts is None:
+            return {}
+        self._streams_of[key.source] -= 1
+        if not self._streams_of[key.source]:
+            del self._streams_of[key.source]
+        return counts

@@ -242,6 +242,8 @@ heard of it yet: it notes all of them in one fact, which a log of 16 KiB must ho
 ARRIVAL_ROUTES_MAX: Final = 100_000
 """Ways by which messages come into queues, each a stream and a sender: 500 bytes each. A frame by
 another way is refused, and its source keeps the messages."""
+ARRIVAL_ROUTES_SHARE: Final = 4
+"""All managers that are bound to one caller have at most one part in so many of these."""
 END_AGE_S_MAX: Final = 30 * 86400.0
 """A destination that cannot be reached for so long is taken to be gone for good."""
 HOPS_MAX: Final = 15
@@ -294,6 +296,8 @@ RELAYED_BYTES_MAX: Final = 16 * MIB
 """Posted frames on their way to one connection; what would be more is dropped, and sent again."""
 END_STREAMS_MAX: Final = 10_000
 """Streams whose sources are still to be told how many messages ended: some megabytes."""
+END_STREAMS_SHARE: Final = 4
+"""The streams of one source are at most one part in so many of these."""
 END_COUNTS_MAX: Final = 64
 """Counts of one stream, by class and origin; each is about 50 bytes of a frame."""
 END_COUNT_MAX: Final = 1 << 40

@@ -6,6 +6,7 @@ before those that the fact names.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dray.manager.change.commit_fact import bury
@@ -122,7 +123,10 @@ def _admit_run(
     spans = [] if arrival.placed is not None else arrival.spans(entering, queue)
     size = sum(span.length for span in spans)
     context.disk_room.check(size, fact_bytes=len(entering) * TAIL_BYTES)
-    context.state.arrival_routes.check_room(arrival.route(at, queue) for at, _, _ in judged)
+    context.state.arrival_routes.check_room(
+        (arrival.route(at, queue) for at, _, _ in judged),
+        partial(context.state.identity.of_same_caller, key.source),
+    )
     # A record that cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(_places(context, arrival, entering, spans))

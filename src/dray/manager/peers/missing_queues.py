@@ -25,6 +25,8 @@ class MissingQueues:
         """Begin with none."""
         self._queues = queues
         self._wanted: dict[tuple[int, int], tuple[Session, str]] = {}
+        self._of: dict[str, dict[tuple[int, int], None]] = {}
+        """Those of each caller, the oldest first."""
         self._seen = 0
 
     def __bool__(self) -> bool:
@@ -32,19 +34,35 @@ class MissingQueues:
         return bool(self._wanted) and self._seen != self._queues.made
 
     def add(self, session: Session, stream: int, name: str) -> None:
-        """Note that a stream was refused. Beyond the bound the oldest is forgotten."""
-        if len(self._wanted) >= MISSING_QUEUES_MAX:
-            del self._wanted[next(iter(self._wanted))]
-        self._wanted[session.number, stream] = session, name
+        """Note that a stream was refused.
+
+        Beyond the bound the oldest one of the caller that has the most is forgotten.
+        """
+        key = session.number, stream
+        self._drop(key)
+        self._wanted[key] = session, name
+        self._of.setdefault(session.caller.place, {})[key] = None
+        if len(self._wanted) > MISSING_QUEUES_MAX:
+            most = max(self._of, key=lambda each: len(self._of[each]))
+            self._drop(next(iter(self._of[most])))
 
     def opened(self, session: Session, stream: int) -> None:
         """The stream is open, or wants another queue."""
-        self._wanted.pop((session.number, stream), None)
+        self._drop((session.number, stream))
 
     def forget(self, session: Session) -> None:
         """A connection has ended."""
-        for key in [key for key in self._wanted if key[0] == session.number]:
-            del self._wanted[key]
+        own = self._of.get(session.caller.place, {})
+        for key in [key for key in own if key[0] == session.number]:
+            self._drop(key)
+
+    def _drop(self, key: tuple[int, int]) -> None:
+        known = self._wanted.pop(key, None)
+        if known is not None:
+            place = known[0].caller.place
+            del self._of[place][key]
+            if not self._of[place]:
+                del self._of[place]
 
     def take(self) -> Iterator[tuple[Session, int, StoredQueue]]:
         """Those whose queue is there now; they wait no more."""
@@ -52,5 +70,5 @@ class MissingQueues:
         for key, (session, name) in list(self._wanted.items()):
             queue = self._queues.find(name)
             if queue is not None:
-                del self._wanted[key]
+                self._drop(key)
                 yield session, key[1], queue

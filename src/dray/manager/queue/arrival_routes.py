@@ -6,7 +6,8 @@ the number of its route, so that the source of the stream can be told what becam
 Numbers are given in the order of facts, from 1, and never used again; 0 is no route: sent here.
 
 A route is forgotten when its queue is deleted, or when its stream has ended and nothing is in its
-queue. There are at most `ARRIVAL_ROUTES_MAX`; a frame by another one is refused.
+queue. There are at most `ARRIVAL_ROUTES_MAX`, of which the managers of one caller have a share; a
+frame by another one is refused.
 
 An origin's transactions come one after another by a route. So at most one is *going on*: its last
 message has neither come nor been given up. All others there is no more of.
@@ -14,12 +15,13 @@ message has neither come nor been given up. All others there is no more of.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.errors import Misuse
 from dray.machine import Step
-from dray.model.limits import ARRIVAL_ROUTES_MAX
+from dray.model.limits import ARRIVAL_ROUTES_MAX, ARRIVAL_ROUTES_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -55,6 +57,8 @@ class ArrivalRoutes:
         """The highest number that was ever given."""
         self._routes: dict[int, ArrivalRoute] = {}
         self._numbers: dict[ArrivalRoute, int] = {}
+        self._count_of: Counter[str] = Counter()
+        """How many routes each source has."""
         self._into: dict[int, dict[str, list[int]]] = {}
         """Numbers by queue and origin."""
         self._going: dict[int, int] = {}
@@ -75,15 +79,28 @@ class ArrivalRoutes:
     def _add(self, number: int, route: ArrivalRoute) -> None:
         self._routes[number] = route
         self._numbers[route] = number
+        self._count_of[route.source] += 1
         self._into.setdefault(route.queue, {}).setdefault(route.origin, []).append(number)
 
-    def check_room(self, wanted: Iterable[ArrivalRoute]) -> None:
-        """Raise `Misuse` if one of these is new and there are as many as there may be."""
-        full = len(self._routes) >= ARRIVAL_ROUTES_MAX
-        if full and not all(route in self._numbers for route in wanted):
+    def check_room(
+        self, wanted: Iterable[ArrivalRoute], of_caller: Callable[[], list[str]]
+    ) -> None:
+        """Raise `Misuse` if one of these is new and there are as many as there may be.
+
+        `of_caller` gives the ids of all managers of the caller that these come from.
+        """
+        share = ARRIVAL_ROUTES_MAX // ARRIVAL_ROUTES_SHARE
+        if len(self._routes) < share or all(route in self._numbers for route in wanted):
+            return
+        if len(self._routes) >= ARRIVAL_ROUTES_MAX:
             raise Misuse(
                 f"messages come here by {ARRIVAL_ROUTES_MAX} routes, which is the most;"
                 " delete queues here, or outgoing queues that lead here, that are not used"
+            )
+        if sum(self._count_of[each] for each in of_caller()) >= share:
+            raise Misuse(
+                f"messages of this caller's queue managers come here by {share} routes, which is the"
+                " most for one caller; delete outgoing queues that are not used"
             )
 
     def number(self, route: ArrivalRoute) -> int:
@@ -133,6 +150,9 @@ class ArrivalRoutes:
     def _forget(self, number: int) -> None:
         route = self._routes.pop(number)
         del self._numbers[route]
+        self._count_of[route.source] -= 1
+        if not self._count_of[route.source]:
+            del self._count_of[route.source]
         self._going.pop(number, None)
         into = self._into[route.queue]
         into[route.origin].remove(number)

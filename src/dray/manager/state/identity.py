@@ -91,6 +91,13 @@ class StoreIdentity:
         """The number of the present incarnation; 0 before the first."""
         return self.incarnations[-1].number if self.incarnations else 0
 
+    def of_same_caller(self, source: str) -> list[str]:
+        """Ids of all managers that are bound to the caller of one; itself if it is bound to none."""
+        bound = self.callers.get(source)
+        if bound is None:
+            return [source]
+        return [each for each, other in self.callers.items() if other.name == bound.name]
+
     def past(self, peer: Peer) -> Past:
         """The past by which the positions that a peer states are judged."""
         known = self.peers.get(peer)

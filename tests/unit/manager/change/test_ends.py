@@ -488,15 +488,16 @@ def test_counts_go_round_no_circle_of_managers_for_ever(tmp_path: Path) -> None:
 
 
 def test_counts_that_wait_are_bounded_by_stream_and_kind() -> None:
-    ends = UntoldEnds()
-    for number in range(END_STREAMS_MAX + 5):
-        ends.add(StreamKey("a", number), PURGED)
+    ends, keys = UntoldEnds(), [StreamKey("a", 1)]
+    for source in "abcd":
+        keys += [StreamKey(source, 2 + number) for number in range(END_STREAMS_MAX // 4 + 5)]
+    for key in keys:
+        ends.add(key, PURGED)
     for number in range(END_COUNTS_MAX + 5):
         ends.add(StreamKey("a", 1), PURGED, 1, f"{number:032x}")
     ends.add(StreamKey("a", 1), PURGED, 4)
-    streams = [StreamKey("a", number) for number in range(END_STREAMS_MAX + 5)]
-    found = dict(ends.take(0.0, streams))
-    assert len(found) == END_STREAMS_MAX
+    found = dict(ends.take(0.0, keys))
+    assert Counter(key.source for key in found) == dict.fromkeys("abcd", END_STREAMS_MAX // 4)
     assert len(found[StreamKey("a", 1)]) == END_COUNTS_MAX
     assert found[StreamKey("a", 1)][0] == frames.EndCount(PURGED, 5)
 

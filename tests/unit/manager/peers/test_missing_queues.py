@@ -7,7 +7,7 @@ import pytest
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.queue.queues import QueueTable, StoredQueue
 from dray.manager.session import Session
-from dray.model.callers import OWNER
+from dray.model.callers import OWNER, Caller
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueOptions
 
@@ -58,3 +58,16 @@ def test_of_very_many_streams_the_oldest_is_forgotten(
         missing.add(session, stream, "orders")
     make(queues, "orders")
     assert [stream for _, stream, _ in missing.take()] == [2, 3]
+
+
+def test_a_caller_that_asks_for_ever_other_queues_pushes_out_no_stream_of_another(
+    queues: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.peers.missing_queues.MISSING_QUEUES_MAX", 3)
+    missing, honest = MissingQueues(queues), Session(1, Caller("cert:honest"))
+    missing.add(honest, 1, "orders")
+    for number in range(2, 9):
+        missing.add(Session(number, Caller("cert:greedy")), 1, "orders")
+    make(queues, "orders")
+    assert [session.number for session, _, _ in missing.take()] == [1, 7, 8]
+    assert not missing._of

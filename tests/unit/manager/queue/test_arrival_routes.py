@@ -7,6 +7,8 @@ from crc32c import crc32c
 
 from dray.errors import Misuse
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
+from dray.model.access import Access
+from dray.model.callers import Caller
 from dray.model.limits import ARRIVAL_ROUTES_MAX
 from dray.model.message import Message
 from dray.wire import frames
@@ -14,6 +16,8 @@ from dray.wire.record import encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.incoming.test_end_of_stream import Source
+from tests.unit.manager.peers.test_bound_callers import called
+from tests.unit.manager.rights.test_table import allowing
 
 FIRST, SECOND = ArrivalRoute("b" * 32, 7, "a" * 32, 2), ArrivalRoute("b" * 32, 7, "d" * 32, 3)
 
@@ -29,13 +33,17 @@ class Forwarder(Source):
 
     def send(self, origin: str) -> list[frames.Head]:
         """Send the next message, one of an origin; what is answered."""
-        record = b"".join(encode_record(Message(body=b"x"), bytes.fromhex(origin * 32), 9))
         self.sent += 1
-        envelope = frames.Envelope(
-            0, len(record), crc32c(record), self.sent, 0, 0, 3, ordinal=1, number=self.sent
-        )
-        data = frames.Data(7, 1 << 32, self.sent - 1, [envelope])
-        return self.say(self.opened, data, record)
+        return self.say(self.opened, *message_of(origin, self.sent))
+
+
+def message_of(origin: str, number: int) -> tuple[frames.Data, bytes]:
+    """The message of a number in stream 7, and its record."""
+    record = b"".join(encode_record(Message(body=b"x"), bytes.fromhex(origin * 32), 9))
+    envelope = frames.Envelope(
+        0, len(record), crc32c(record), number, 0, 0, 3, ordinal=1, number=number
+    )
+    return frames.Data(7, 1 << 32, number - 1, [envelope]), record
 
 
 def ways_of(driver: ManagerDriver) -> ArrivalRoutes:
@@ -84,6 +92,33 @@ def test_the_ways_of_an_ended_stream_are_forgotten_when_nothing_of_it_is_left(
     source.say(source.opened, frames.EndStream(7))
     assert len(ways_of(driver)) == left
     assert len(after_a_crash(driver)) == left
+
+
+def test_the_managers_of_a_caller_have_a_share_of_the_routes_and_others_have_theirs(
+    tmp_path, monkeypatch
+) -> None:
+    """The source chooses what it calls the manager that a message was first sent at."""
+    monkeypatch.setattr("dray.manager.queue.arrival_routes.ARRIVAL_ROUTES_MAX", 12)
+    driver = ManagerDriver(
+        tmp_path / "data", access=Access([allowing("cert:*", "deliver", "orders")])
+    )
+    driver.session().create("orders")
+    greedy = [called(driver, Caller("cert:greedy"), letter) for letter in "bc"]
+    honest = called(driver, Caller("cert:honest"), "d")
+    for source in (*greedy, honest):
+        source.say(frames.OpenStream(7, "orders"))
+
+    def sends(source, origin: str, number: int) -> frames.Head:
+        (answer,) = source.say(*message_of(origin, number))
+        return answer
+
+    for source, origin, number in ((greedy[0], "1", 1), (greedy[1], "2", 1), (greedy[0], "3", 2)):
+        assert isinstance(sends(source, origin, number), frames.StreamState)
+    refused = sends(greedy[1], "4", 2)
+    assert isinstance(refused, frames.StreamRefused)
+    assert refused.error == Misuse.code
+    for number, origin in enumerate("123", 1):
+        assert isinstance(sends(honest, origin, number), frames.StreamState)
 
 
 def test_a_way_too_many_is_refused_and_the_known_ones_go_on(driver: ManagerDriver) -> None:
