@@ -7,7 +7,8 @@ source's operator reads the numbers. The counts are in memory only: a restart lo
     waiting   counted; its source is not connected, or some source was told within the last second
     told      one frame has all counts of a stream; they are forgotten, whether the frame arrives
 
-Bounded: beyond `END_STREAMS_MAX` streams, of which one source has a quarter, and `END_COUNTS_MAX` counts of one, nothing is counted.
+Bounded: beyond `END_STREAMS_MAX` streams, of which one source has a quarter, and `END_COUNTS_MAX`
+counts of one, nothing is counted.
 """
 
 from __future__ import annotations

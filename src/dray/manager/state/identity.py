@@ -92,7 +92,7 @@ class StoreIdentity:
         return self.incarnations[-1].number if self.incarnations else 0
 
     def of_same_caller(self, source: str) -> list[str]:
-        """Ids of all managers that are bound to the caller of one; itself if it is bound to none."""
+        """Ids of all managers that are bound to the caller of one; its own if none is."""
         bound = self.callers.get(source)
         if bound is None:
             return [source]
