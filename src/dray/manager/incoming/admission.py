@@ -123,10 +123,7 @@ def _admit_run(
     spans = [] if arrival.placed is not None else arrival.spans(entering, queue)
     size = sum(span.length for span in spans)
     context.disk_room.check(size, fact_bytes=len(entering) * TAIL_BYTES)
-    context.state.arrival_routes.check_room(
-        (arrival.route(at, queue) for at, _, _ in judged),
-        partial(context.state.identity.of_same_caller, key.source),
-    )
+    _check_ways(context, queue, arrival, judged)
     # A record that cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(_places(context, arrival, entering, spans))
@@ -181,6 +178,15 @@ def _admit_run(
         watch_ends(context, queue, arrival, going, judged)
     if admitted or cut_short:
         context.touch(queue)
+
+
+def _check_ways(
+    context: Context, queue: StoredQueue, arrival: Arrival, judged: list[Judged]
+) -> None:
+    """Raise `Misuse` if a message comes by a new way, and its caller may have no more."""
+    wanted = (arrival.route(at, queue) for at, _, _ in judged)
+    of_caller = partial(context.state.identity.of_same_caller, arrival.key.source)
+    context.state.arrival_routes.check_room(wanted, of_caller)
 
 
 def _places(
