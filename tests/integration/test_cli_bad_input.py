@@ -8,7 +8,9 @@ import threading
 
 import pytest
 
+from dray.errors import InvalidQueueName
 from dray.model.limits import MESSAGE_BYTES_MAX
+from dray.model.names import parse_queue_address
 from dray.testing.processes import ManagerProcess
 from dray.wire.record import HEADER_BYTES
 from tests.integration.commands import COMMAND, dray, environment, finish, started
@@ -305,3 +307,25 @@ def test_a_malformed_id_is_a_usage_error_that_says_where_to_find_the_id(words, n
     said = dray(*words, "1\\2")
     assert said.status == 2
     assert f"copy it from the output that named the {named}" in said.err
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "dray://s3cret@127.0.0.1:7340",
+        "drays://user:s3cret@depot:1",
+        "drays://depot:1/?token=s3cret",
+        "dray://depot:1#s3cret",
+        "dray+unix:///tmp/sock?token=s3cret",
+        "dray://s3cret@depot:99999",
+    ],
+)
+def test_a_token_that_somebody_puts_into_an_address_is_not_repeated(url):
+    said = dray("queue", "list", url=url)
+    assert "s3cret" not in said.assert_error("invalid-configuration")
+    if "99999" not in url:
+        assert "put a token into DRAY_TOKEN or a file" in said.err
+    for name in (f"{url}/orders", url):
+        with pytest.raises(InvalidQueueName) as caught:
+            parse_queue_address(name)
+        assert "s3cret" not in str(caught.value)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from dray.errors import InvalidArgument
 
 _SHOWN_CHARACTERS_MAX: Final = 80
 """Characters of a value that an error sentence shows."""
+_BEFORE_HOST: Final = re.compile(r"//[^/?#]*@")
+_AFTER_PATH: Final = re.compile(r"([?#]).*", re.DOTALL)
+"""Parts of a URL that no address has: a token that somebody writes there is shown to nobody."""
+
+
+def shown_address(text: object) -> str:
+    """Write an address on one short line, without what may be a token that somebody put there."""
+    if not isinstance(text, str) or "//" not in text:
+        return shown(text)
+    return shown(_AFTER_PATH.sub(r"\1...", _BEFORE_HOST.sub("//...@", text)))
 
 
 def shown(value: object) -> str:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from dray.errors import InvalidQueueName
-from dray.model.arguments import shown
+from dray.model.arguments import shown, shown_address
 from dray.model.limits import (
     NAME_CHARACTERS_REMEMBERED_MAX,
     NAMES_REMEMBERED,
@@ -187,12 +187,15 @@ def _host(parts: SplitResult, text: str) -> str:
 
 
 def _no_address(text: str) -> InvalidQueueName:
-    return InvalidQueueName(f"{shown(text)} is not a queue address: write dray://host:port/queue")
+    return InvalidQueueName(
+        f"{shown_address(text)} is not a queue address: write dray://host:port/queue"
+    )
 
 
 def _no_manager_address(text: str) -> InvalidQueueName:
     return InvalidQueueName(
-        f"{shown(text)} is not the address of a queue manager: write HOST:PORT or dray://HOST:PORT"
+        f"{shown_address(text)} is not the address of a queue manager: write HOST:PORT or"
+        " dray://HOST:PORT"
     )
 
 
@@ -206,13 +209,15 @@ def _split(text: str) -> tuple[str, str]:
 
 def _check(name: str, whole: str, longest: int) -> None:
     if not 1 <= len(name) <= longest:
-        raise InvalidQueueName(f"{shown(whole)} is not a queue name: use 1 to {longest} characters")
+        raise InvalidQueueName(
+            f"{shown_address(whole)} is not a queue name: use 1 to {longest} characters"
+        )
     if name != name.strip():
         raise InvalidQueueName(
-            f"{shown(whole)} is not a queue name: it may not begin or end with a blank"
+            f"{shown_address(whole)} is not a queue name: it may not begin or end with a blank"
         )
     found = _FORBIDDEN.search(name)
     if found:
         raise InvalidQueueName(
-            f"{shown(whole)} is not a queue name: it may not contain {found[0]!r}"
+            f"{shown_address(whole)} is not a queue name: it may not contain {found[0]!r}"
         )

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.forks import keep_from_children
-from dray.model.arguments import shown
+from dray.model.arguments import shown, shown_address
 from dray.model.callers import Credential
 from dray.model.names import DEFAULT_PORT, is_host
 from dray.net.tls import said_of, trusting
@@ -158,7 +158,8 @@ def _parsed(
         port = parts.port
     except ValueError as error:
         raise InvalidConfiguration(
-            f"{shown(url)} is not an address: write dray://host:port, with a port up to 65535"
+            f"{shown_address(url)} is not an address: write dray://host:port, with a port up to"
+            " 65535"
         ) from error
     plain = not (parts.query or parts.fragment or parts.username)
     if parts.scheme == "dray+unix" and plain and not parts.netloc and parts.path.startswith("/"):
@@ -167,22 +168,23 @@ def _parsed(
     files = [os.fspath(file) if file is not None else None for file in (ca, cert, key)]
     if any(files) and not secure:
         raise InvalidConfiguration(
-            f"{shown(url)} does not use TLS, so `ca`, `cert` and `key` have no effect; write"
-            " drays:// or leave them out"
+            f"{shown_address(url)} does not use TLS, so `ca`, `cert` and `key` have no effect;"
+            " write drays:// or leave them out"
         )
     if key is not None and cert is None:
         raise InvalidConfiguration("`key` needs its certificate; give `cert` too")
     if (parts.scheme == "dray" or secure) and plain and parts.hostname and parts.path in {"", "/"}:
         if not is_host(parts.hostname):
             raise InvalidConfiguration(
-                f"{shown(url)} is not an address: {shown(parts.hostname)} cannot be the name of a"
-                " host; write dray://host:port"
+                f"{shown_address(url)} is not an address: {shown(parts.hostname)} cannot be the"
+                " name of a host; write dray://host:port"
             )
         number = DEFAULT_PORT if port is None else port
         return Address(parts.hostname, number, "", secure, ca=files[0], cert=files[1], key=files[2])
     raise InvalidConfiguration(
-        f"{shown(url)} is not a queue manager's address: write dray://host:port,"
-        " drays://host:port or dray+unix:///path"
+        f"{shown_address(url)} is not a queue manager's address: write dray://host:port,"
+        " drays://host:port or dray+unix:///path, and put a token into DRAY_TOKEN or a file, never"
+        " into an address"
     )
 
 
@@ -190,6 +192,6 @@ def _unix_path(quoted: str, url: str) -> str:
     path = unquote(quoted)
     if "\0" in path:
         raise InvalidConfiguration(
-            f"{shown(url)} is not an address: a path has no zero bytes; write dray+unix:///path"
+            f"{shown_address(url)} is not an address: a path has no zero bytes; write dray+unix:///path"
         )
     return path
