@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _SAID, _SAID_AT = struct.Struct("<Q4xH"), 32
 """The number of a record and how it is acknowledged, in its header (`wire/record.py`)."""
 _ACKNOWLEDGE = itemgetter(1)
+_SIZES_KEPT = 64
+"""Lengths of records of which the reader is kept, some 100 bytes each."""
 
 
 def own_number(context: Context, session: Session, number: int) -> None:
@@ -41,13 +44,23 @@ def check_records(
     """
     if not sizes or min(sizes) < HEADER_BYTES or sum(sizes) > len(body):
         return
-    said = [_SAID.unpack_from(body, at) for at in accumulate(sizes[:-1], initial=_SAID_AT)]
+    size, count = sizes[0], len(sizes)
+    if sizes.count(size) == count:
+        said = list(_said_every(size).iter_unpack(body[: count * size]))
+    else:
+        said = [_SAID.unpack_from(body, at) for at in accumulate(sizes[:-1], initial=_SAID_AT)]
     first, last = min(said)[0], max(said)[0]
     numbers = (first,) if in_one_lease(first, last) else [number for number, _ in said]
     for number in numbers:
         own_number(context, session, number)
     if any(map(_ACKNOWLEDGE, said)):
         _acknowledgments(context, session, sizes, body)
+
+
+@lru_cache(maxsize=_SIZES_KEPT)
+def _said_every(size: int) -> struct.Struct:
+    """Reads the same of records that are equally long."""
+    return struct.Struct(f"<{_SAID_AT}x{_SAID.format[1:]}{size - _SAID_AT - _SAID.size}x")
 
 
 def _acknowledgments(

@@ -257,7 +257,9 @@ def test_a_batch_that_goes_on_in_the_lease_of_another_caller_is_refused(tmp_path
         bob.send(queue, Message(body=b"own"), Message(body=b"forged"))
 
 
-def test_a_number_of_another_caller_is_found_anywhere_in_a_batch(tmp_path):
+@pytest.mark.parametrize("longer", [0, 3])
+def test_a_number_of_another_caller_is_found_anywhere_in_a_batch(tmp_path, longer):
+    """Whether its records are equally long or not."""
     driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
     ada, bob = driver.session(ADA), driver.session(BOB)
     queue, own = bob.open("orders"), bob.number_for()
@@ -269,7 +271,10 @@ def test_a_number_of_another_caller_is_found_anywhere_in_a_batch(tmp_path):
         taken,
     ):
         source = bytes.fromhex(driver.manager_id)
-        records = [b"".join(encode_record(Message(body=b"x"), source, each)) for each in numbers]
+        records = [
+            b"".join(encode_record(Message(body=bytes(1 + at * longer)), source, each))
+            for at, each in enumerate(numbers)
+        ]
         said = frames.Send(queue, 0, list(map(len, records)), list(map(crc32c.crc32c, records)))
         if numbers == taken:
             bob.call(said, b"".join(records))
