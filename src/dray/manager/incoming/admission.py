@@ -123,7 +123,7 @@ def _admit_run(
     spans = [] if arrival.placed is not None else arrival.spans(entering, queue)
     size = sum(span.length for span in spans)
     context.disk_room.check(size, fact_bytes=len(entering) * TAIL_BYTES)
-    _check_ways(context, queue, arrival, judged)
+    _check_routes(context, queue, arrival, judged)
     # A record that cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(_places(context, arrival, entering, spans))
@@ -180,10 +180,10 @@ def _admit_run(
         context.touch(queue)
 
 
-def _check_ways(
+def _check_routes(
     context: Context, queue: StoredQueue, arrival: Arrival, judged: list[Judged]
 ) -> None:
-    """Raise `Misuse` if a message comes by a new way, and its caller may have no more."""
+    """Raise `Misuse` if a message comes by a new route, and its caller may have no more."""
     wanted = (arrival.route(at, queue) for at, _, _ in judged)
     of_caller = partial(context.state.identity.of_same_caller, arrival.key.source)
     context.state.arrival_routes.check_room(wanted, of_caller)

@@ -99,8 +99,8 @@ class ArrivalRoutes:
             )
         if sum(self._count_of[each] for each in of_caller()) >= share:
             raise Misuse(
-                f"messages of this caller's queue managers come here by {share} routes, which is the"
-                " most for one caller; delete outgoing queues that are not used"
+                f"messages of this caller's queue managers come here by {share} routes, which is"
+                " the most for one caller; delete outgoing queues that are not used"
             )
 
     def number(self, route: ArrivalRoute) -> int:
