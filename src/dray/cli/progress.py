@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import click
 
-from dray.cli.output import printable
+from dray.errors import in_one_line
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ProgressDisplay(Protocol):
 
 def progress(text: str, total: int | None) -> ProgressDisplay:
     """A bar on a terminal, else plain lines. A sender may have chosen the text."""
-    shown = printable(text)
+    shown = in_one_line(text)
     return _Bar(shown, total) if sys.stderr.isatty() else _Lines(shown, total)
 
 
@@ -103,7 +103,7 @@ class _Bar:
 
     def describe(self, text: str) -> None:
         if self._rich is not None and self._task is not None:
-            self._rich.update(self._task, description=printable(text))
+            self._rich.update(self._task, description=in_one_line(text))
 
     def __exit__(self, *_: object) -> None:
         if self._rich is not None:
@@ -141,7 +141,7 @@ class _Lines:
             self._print(now)
 
     def describe(self, text: str) -> None:
-        self._text = printable(text)
+        self._text = in_one_line(text)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._printed and kind is None and self._done > self._told:
