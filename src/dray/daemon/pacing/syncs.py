@@ -253,14 +253,15 @@ class Syncs(Machine[SyncState, Any, Any]):
     def take_offered(self) -> Callable[[], None]:
         """Take over the sync that is offered, to run it without the turn; `ran` follows.
 
-        On a disk that is not quick a worker runs one half of it at the same time.
+        On a disk that is not quick a worker runs one half of it at the same time. If only the log
+        has to be synced, both sync it, unless the disk is slow.
         """
         sync, self.offered = self.offered, None
         assert sync is not None, "a sync is offered"
         self._is_lent = True
         if self._pace.is_quick(sync.heap_bytes):
             return sync.run
-        return partial(_run_side_by_side, sync, self.workers[0])
+        return partial(_run_side_by_side, sync, self._halves(sync), self.workers[0])
 
     def ran(self, error: BaseException | None) -> None:
         """A caller has run the sync that it took, and has the turn again."""
@@ -288,13 +289,17 @@ class Syncs(Machine[SyncState, Any, Any]):
     # ----------------------------------------------------------------- from workers and timers
 
     def _submit(self, sync: Sync) -> None:
-        halves = sync.halves()
-        if not self._pace.is_slow:
-            # One half alone is run by both workers: see the busy machine in docs/decisions/0012.
-            halves = list(islice(cycle(halves), len(self.workers)))
+        halves = self._halves(sync)
         beside = SideBySide(len(halves))
         for worker, half in zip(self.workers, halves, strict=False):
             worker.submit(half, self._synced_by_workers, beside)
+
+    def _halves(self, sync: Sync) -> list[Callable[[], None]]:
+        halves = sync.halves()
+        if self._pace.is_slow:
+            return halves
+        # One half alone is run by two threads: see the busy machine in docs/decisions/0012.
+        return list(islice(cycle(halves), len(self.workers)))
 
     def _is_over_soon(self, turn: _Turn) -> bool:
         """Whether one answer is all that waits, for a sync not worth handing over."""
@@ -317,8 +322,8 @@ class Syncs(Machine[SyncState, Any, Any]):
         self._stepped()
 
 
-def _run_side_by_side(sync: Sync, worker: Worker) -> None:
-    first, *others = sync.halves()
+def _run_side_by_side(sync: Sync, halves: list[Callable[[], None]], worker: Worker) -> None:
+    first, *others = halves
     ends = [worker.beside(each) for each in others]
     try:
         first()

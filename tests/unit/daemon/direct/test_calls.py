@@ -92,10 +92,19 @@ def commit(number=1):
 
 def test_a_lone_caller_runs_its_sync_itself_and_has_its_answer_at_once(echo, program):
     program.ask(commit())
+    echo.servers[-1].turns.syncs._pace._overdrawn_s = 0.0
     echo.gate.threads.clear()
     asked = program.begin(commit())
     assert asked.settled
     assert set(echo.gate.threads) == {MAIN}
+
+
+def test_a_log_that_is_synced_alone_is_synced_by_a_worker_too_on_a_busy_machine(echo, program):
+    program.ask(commit())
+    echo.servers[-1].turns.syncs._pace.took(1000.0, 0)
+    echo.gate.threads.clear()
+    assert program.begin(commit()).settled
+    assert sorted(echo.gate.threads) == [MAIN, "dray-sync-1"]
 
 
 def test_on_a_slow_disk_a_worker_syncs_the_log_at_the_same_time(echo, program):
@@ -147,6 +156,8 @@ def test_the_answer_is_not_there_before_the_sync(echo, program):
 def test_callers_decide_while_another_syncs_and_share_the_next_sync(echo, program, wait_until):
     """The first syncs for itself; all others, who come meanwhile, are synced for by one of them."""
     program.ask(commit())
+    pace = echo.servers[-1].turns.syncs._pace
+    pace.is_quick = lambda _: True
     echo.gate.close()
     with ThreadPoolExecutor(8) as threads:
         first = threads.submit(program.ask, commit())
