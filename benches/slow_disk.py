@@ -1,8 +1,8 @@
 """Lone commits on disks whose syncs take milliseconds, as those of clouds do.
 
-A send has two files to sync, its body and its fact; the commit of a receive has its fact only. The
-difference is what a commit could save if small bodies were in the log's own group. Some disks sync
-two files side by side, others one behind the other, so both are measured.
+The commit of a receive has one file to sync, the log with its fact. A send of a small body has one
+too, because the log has a copy of the body (docs/decisions/0294); a send of a longer one has two.
+Some disks sync two files side by side, others one behind the other, so both are measured.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _results(measured: list[tuple[float, float]], sync_s: float, *, at_once: boo
     disk = f"sync + {sync_s * 1000:g} ms, {'two at once' if at_once else 'one by one'}"
     return [
         Result(f"commit of a send, {disk}", "us", sends, "commit of a receive", receives,
-               note="two files against one"),
+               note="one file each"),
     ]  # fmt: skip
 
 

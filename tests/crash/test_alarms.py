@@ -8,6 +8,7 @@ import pytest
 
 from dray.errors import StoreCorrupt
 from dray.store.decisions import Act
+from dray.store.heap.heap import Heap
 from dray.store.heap.witness import note_end
 from dray.store.log.checkpoint import ORIGIN, PAIRS, Snapshots
 from dray.store.log.qmlog import Log, LogReader
@@ -26,6 +27,7 @@ from tests.crash.workload import (
 from tests.unit.store.ledger import Ledger
 
 pytestmark = pytest.mark.slow
+whole_copies = Heap.copies
 
 
 def look_everywhere(first: int = 0) -> None:
@@ -42,7 +44,7 @@ def reuse_at_once(self, extent):
     self._heap.free(extent)
 
 
-def trust_the_log(self, to_verify):
+def trust_the_log(self, to_verify, chain):
     return []
 
 
@@ -93,6 +95,21 @@ def begin_without_an_opening(self, flag):
     return True
 
 
+def put_nothing_back(self, replay):
+    pass
+
+
+def leave_copied_files_unsynced(self, *, copied=False):
+    return [each.capture(self._file(each)) for each in self._dirty.values() if each.is_uncovered]
+
+
+def copy_into_files_without_a_name(self, ranges):
+    self.names_synced = self.names_made
+    for each in ranges:
+        self._files[each.file].settled = True
+    return whole_copies(self, ranges)
+
+
 def make_only_the_log_durable(self, log, chain):
     log.file.sync()
     self._disk.sync_directory()
@@ -110,6 +127,9 @@ def make_only_the_log_durable(self, log, chain):
         (Checkpoint, "run", leave_the_checkpoint_unsynced),
         (Ledger, "snapshot", draw_the_state_late),
         (Log, "write_mark", begin_without_an_opening),
+        (StoreOpening, "_put_back", put_nothing_back),
+        (Heap, "capture", leave_copied_files_unsynced),
+        (Heap, "copies", copy_into_files_without_a_name),
         (StoreOpening, "_make_durable", make_only_the_log_durable),
         pytest.param(Survey, "chosen", mix_generations, marks=pytest.mark.torture),
     ],

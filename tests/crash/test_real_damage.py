@@ -30,7 +30,7 @@ from dray.testing.storage_model import Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
 
-SIZES = Sizes(heap_file_bytes=32 << 10, log_bytes=32 << 10, queue_files=True)
+SIZES = Sizes(heap_file_bytes=32 << 10, log_bytes=96 << 10, queue_files=True)
 QUEUES = ("plain", "journaled", "large")
 PAGE, SECTOR = 4096, 512
 PARTS = 16

@@ -91,7 +91,8 @@ def test_the_newest_message_of_a_killed_manager_is_quarantined_and_named_when_a_
     tmp_path,
 ):
     data, chance = tmp_path / "d", random.Random(1)
-    bodies = [chance.randbytes(3000) for _ in range(5)]
+    # Longer than any that the log has a copy of.
+    bodies = [chance.randbytes(20_000) for _ in range(5)]
     killed_after(data, bodies)
     path, at = place_of(data, bodies[-1])
     flip(path, at + 1500)

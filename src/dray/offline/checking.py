@@ -190,13 +190,12 @@ class _Records:
                 self._tell(claim, header, wrong)
 
     def _read(self, extent: Extent) -> memoryview:
-        file = self._offline.heap.file(extent.file)
         if len(self._buffer) < extent.length:
             self._buffer = bytearray(extent.length)
         view = memoryview(self._buffer)[: extent.length]
-        if file.read_into(view, extent.offset) != extent.length:
+        if self._offline.heap.read_into(view, extent.file, extent.offset) != extent.length:
             sentence = "the file ends before its bytes do"
-            raise StoreCorrupt(sentence, event=_EVENT, file=file.name)
+            raise StoreCorrupt(sentence, event=_EVENT, file=file_name(extent.file))
         return view
 
     def _tell(self, claim: _Claim, header: RecordHeader | None, wrong: str) -> None:

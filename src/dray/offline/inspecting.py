@@ -17,10 +17,10 @@ from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
 from dray.store.heap.heap import file_name, numbers_of
 from dray.store.kinds import express_files
-from dray.store.log.group import OPENING, SEAL, facts_of, ranges_of
+from dray.store.log.group import COPIES, OPENING, SEAL, facts_of, ranges_of
 from dray.store.log.qmlog import LogReader
 
-_MARKS = {0: "", OPENING: "opening", SEAL: "seal"}
+_MARKS = {0: "", OPENING: "opening", SEAL: "seal", COPIES: "copies"}
 
 
 class GroupSeen(msgspec.Struct, kw_only=True):

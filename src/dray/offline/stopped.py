@@ -64,6 +64,8 @@ class Offline:
         try:
             run = Replay(self.disk, found, log, found.capacity)
             self.chain = run.run(self._rebuild)
+            for extent, image in run.lacking():
+                self.heap.lay_over(extent, image)
             self.log_breaks_at = _break_before(run.mark, found, LogReader(log, found.capacity))
         finally:
             log.close()

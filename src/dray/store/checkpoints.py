@@ -34,7 +34,12 @@ class StoreCheckpoints:
     @property
     def is_due(self) -> bool:
         """Whether one is to begin now."""
-        return self._under_way is None and self._schedule.is_due(self._log)
+        return self._under_way is None and self.log_is_long
+
+    @property
+    def log_is_long(self) -> bool:
+        """Whether the log has grown so much since the newest one that the next is due."""
+        return self._schedule.is_due(self._log)
 
     def have_room(self, fact_bytes: int) -> None:
         """Reserve the room of the next one, with so many bytes of facts more. Raises StoreFull."""

@@ -81,6 +81,14 @@ ACCESS_LINE_BYTES: Final = 1_000
 ACCESS_LOGS_MAX: Final = 9
 """Files of the access log, 144 MiB: a caller that does as much as it may fills them in 8 hours."""
 
+COPIED_BYTES_MAX: Final = 16 << 10
+"""A group has copies of its payload up to so many bytes, and then one file is synced for it instead
+of two (docs/decisions/0294)."""
+
+COPIED_LOG_SHARE: Final = 8
+"""In a small log at most one part in this many: each group fills it, and so brings the next
+checkpoint nearer."""
+
 LOG_CHECKPOINT_SHARE: Final = 3
 """A checkpoint is due when one part in this many was written since the last. The log is kept back
 to the older checkpoint, so two parts are in use and the third is for what arrives meanwhile."""

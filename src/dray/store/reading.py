@@ -178,15 +178,31 @@ class HeapReader:
         """Read from `disk`."""
         self._disk = disk
         self._files: dict[int, ReadOnlyFile] = {}
+        self._only_in_log: dict[int, list[tuple[int, bytes]]] = {}
+
+    def lay_over(self, extent: Extent, image: bytes) -> None:
+        """Read `image` where `extent` lies: the next start copies it there from the log."""
+        self._only_in_log.setdefault(extent.file, []).append((extent.offset, image))
 
     def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes of `extent`, or `length` of them from `offset`. Raises StoreCorrupt."""
         rest = extent.length - offset
         image = bytearray(rest if length is None else min(length, rest))
-        got = self.file(extent.file).read_into(memoryview(image), extent.offset + offset)
-        if got != len(image):
+        if self.read_into(memoryview(image), extent.file, extent.offset + offset) != len(image):
             raise short_file(extent.file)
         return bytes(image)
+
+    def read_into(self, view: memoryview, number: int, start: int) -> int:
+        """Fill `view` with bytes of heap file `number` from `start`; say how many there were.
+
+        Raises StoreCorrupt.
+        """
+        got = self.file(number).read_into(view, start)
+        for offset, image in self._only_in_log.get(number, ()):
+            first, last = max(offset, start), min(offset + len(image), start + got)
+            if first < last:
+                view[first - start : last - start] = image[first - offset : last - offset]
+        return got
 
     def file(self, number: int) -> ReadOnlyFile:
         """Heap file `number`, open. Raises StoreCorrupt if it is missing."""

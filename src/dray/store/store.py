@@ -4,7 +4,8 @@ Theory of operation. The owner places payload (`place`), states facts about it (
 for both to be made durable together: `begin_sync` writes the waiting facts as one group, `run`
 syncs heap files and log in whatever thread, `end_sync` makes it known. Heap bytes and log record
 go to the disk in no particular order; the group names the heap ranges it relies on, and recovery
-checks those before it believes a group that nobody can have been told about.
+checks those before it believes a group that nobody can have been told about. A group with little
+payload has a copy of it, and then only the log is synced; a checkpoint syncs the heap files.
 
     owner's thread     place  append  release   begin_sync            end_sync -> speak
     any thread                                             run (sync)
@@ -259,11 +260,13 @@ class Store:
         self._releases.free(self._facts_durable)
 
     def _write_group(self, ranges: list[DirtyRange]) -> None:
-        self._log.write_group(ranges)
+        # Copies bring the next checkpoint nearer, and take no room that facts need until it ends.
+        copied = not self._checkpoints.log_is_long and self._log.takes_copies(ranges)
+        self._log.write_group(ranges, self._heap.copies(ranges) if copied else b"")
         self._groups += 1
         self._releases.close_group(self._log.next_fact)
 
-    def _captured(self) -> Sync:
+    def _captured(self, *, copied: bool = False) -> Sync:
         made = self._heap.names_made
         reached = SyncReached(
             lsn=self._log.head,
@@ -275,7 +278,7 @@ class Store:
         return Sync(
             self._disk,
             self._log.file,
-            self._heap.capture(),
+            self._heap.capture(copied=copied),
             reached=reached,
             queue_files=self.queue_files,
         )
@@ -305,7 +308,8 @@ class Store:
         draft = self._checkpoints.draft(snapshots)
         if self._log.pending and self._log.fits(self._heap.dirty_files):
             self._write_group(self._heap.dirty_ranges())
-        return self._checkpoints.begin(draft, self._captured())
+        # A start behind it does not read the copies before it.
+        return self._checkpoints.begin(draft, self._captured(copied=True))
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
         """The checkpoint is durable: the log before the older one of the pairs is free."""

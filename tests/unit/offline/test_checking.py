@@ -12,8 +12,11 @@ import pytest
 from dray.cli.commands.check import _print as show
 from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.model.message import Message
+from dray.offline.backup import back_up_stopped
 from dray.offline.checking import check_store
+from dray.offline.inspecting import look_at_queue
 from dray.offline.stopped import Offline
+from dray.offline.story import tell_story
 from dray.store.decisions import LOG_NAME
 from dray.store.heap.heap import file_name
 from dray.store.heap.maps import MAP_NAMES
@@ -78,6 +81,36 @@ def test_a_copy_of_a_live_directory_can_be_checked_and_the_live_one_cannot(drive
     assert check_store(copy).messages == 1
     with pytest.raises(StoreLocked, match="stop it first"):
         check_store(driver.path)
+
+
+def test_payload_that_only_the_log_has_is_there_for_all_who_look_at_a_stopped_store(
+    driver: ManagerDriver,
+):
+    caller = driver.session()
+    orders = caller.create("orders")
+    caller.send(orders, Message(body=b"the first makes the message file durable"))
+    for number in range(3):
+        caller.send(orders, Message(body=b"order %d" % number))
+    at = [place(driver, "orders", number).extent for number in range(1, 4)]
+    copy = driver.path.parent / "copy"
+    shutil.copytree(driver.path, copy)
+    # A power failure took them; the commits synced the log alone.
+    heap = copy / "storage" / file_name(at[0].file)
+    data = bytearray(heap.read_bytes())
+    for extent in at:
+        data[extent.offset : extent.offset + extent.length] = bytes(extent.length)
+    heap.write_bytes(data)
+    before = bytes_of(copy)
+    report = check_store(copy)
+    assert report.clean
+    assert report.messages == 4
+    assert all(seen.intact for seen in look_at_queue(copy, "orders", 10))
+    message_id = look_at_queue(copy, "orders", 10)[2].message_id
+    assert [seen.message_id for seen in tell_story(copy, message_id).now] == [message_id]
+    # A backup refuses a record that does not fit its checksum.
+    backup = back_up_stopped(copy, lambda _: None, lambda *_: None, now=0.0, version="1")
+    assert backup.messages == 4
+    assert bytes_of(copy) == before
 
 
 def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path):

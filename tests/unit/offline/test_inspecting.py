@@ -36,10 +36,12 @@ def test_the_log_is_shown_group_by_group_in_words(driver: ManagerDriver, caller:
     transaction = caller.number_for()
     caller.send(queue, Message(body=b"1"), Message(body=b"2"), transaction=transaction)
     caller.commit(transaction, 1)
+    caller.send(queue, Message(body=b"3"))
     groups = look_at_log(stop(driver), 100)
     facts = [fact for group in groups for fact in group.facts]
     assert f"committed, transaction {transaction}: 2 messages joined 'orders'" in facts
     assert groups[0].mark == "opening"
+    assert [group.mark for group in groups[-2:]] == ["copies", "seal"]
     assert [group.lsn for group in groups] == sorted(group.lsn for group in groups)
 
 

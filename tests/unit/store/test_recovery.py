@@ -522,7 +522,7 @@ def test_a_group_whose_heap_bytes_did_not_arrive_is_cut_and_load_called_again():
     ledger.put(store, 1, b"told" * 100)
     ledger.end_turn(store)
     store.sync()
-    ledger.put(store, 2, b"torn" * 100)
+    ledger.put(store, 2, b"torn" * 600)
     ledger.end_turn(store)
     assert store.begin_sync() is not None
     extent, _ = ledger.pieces[2]

@@ -229,7 +229,7 @@ def test_the_newest_payload_of_a_killed_store_stays_and_is_named_when_a_bit_of_i
     ledger.put(store, 1, b"older" * 100)
     ledger.end_turn(store)
     store.sync()
-    ledger.put(store, 2, b"newest" * 100)
+    ledger.put(store, 2, b"newest" * 500)
     ledger.end_turn(store)
     store.sync()
     killed = disk.kill()

@@ -26,19 +26,18 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from dray.errors import StoreFull
+from dray.errors import StoreCorrupt, StoreFull
 from dray.store.disk import Disk, File, ReadableBuffer
 from dray.store.heap.descriptors import Descriptors
 from dray.store.heap.heap_file import (
     Capture,
     Extent,
     HeapFile,
-    LiveBlocks,
+    Occupancy,
     missing_file,
     short_file,
 )
@@ -61,22 +60,6 @@ from dray.store.log.group import DirtyRange
 __all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "numbers_of"]
 
 MESSAGE_FILE_NOT_MADE: Final = 2085
-
-
-@dataclass(slots=True)
-class Occupancy:
-    """The live extents of one file, added up. `size` is the file's, None if it is missing."""
-
-    live: int = 0
-    end: int = 0
-    blocks: LiveBlocks = field(default_factory=LiveBlocks)
-    size: int | None = None
-
-    def add(self, extent: Extent) -> None:
-        """Count one more extent."""
-        self.live += extent.length
-        self.end = max(self.end, extent.offset + extent.length)
-        self.blocks.add(extent.offset, extent.length)
 
 
 class Heap:
@@ -165,6 +148,7 @@ class Heap:
             return
         heap_file.live, heap_file.blocks = stock.live, stock.blocks
         heap_file.position = heap_file.dirty_from = stock.end
+        heap_file.settled = True
         self.live_bytes += stock.live
         # Were something written behind the place where it was cut off, what is missing would
         # read as zeros.
@@ -298,24 +282,45 @@ class Heap:
         ]
 
     def dirty_ranges(self) -> list[DirtyRange]:
-        """Everything that no ended sync covered, by file."""
-        return [
-            DirtyRange(each.number, each.dirty_from, each.position) for each in self._dirty.values()
-        ]
+        """Everything that no ended sync and no copy in the log covers, by file."""
+        return [each.uncovered for each in self._dirty.values() if each.is_uncovered]
+
+    def copies(self, ranges: Sequence[DirtyRange]) -> bytes:
+        """The bytes of dirty ranges for the log, which cover them from now on.
+
+        None if they cannot be read, or a file's name or size may be lost, which no copy mends.
+        """
+        settled = all(self._files[each.file].settled for each in ranges)
+        if self.names_made > self.names_synced or not settled:
+            return b""
+        try:
+            extents = [Extent(file, start, stop - start) for file, start, stop in ranges]
+            copies = [self.read(each, 0, None) for each in extents]
+        except StoreCorrupt:
+            # Then the sync of that file decides whether the disk has them.
+            return b""
+        for each in ranges:
+            self._files[each.file].copied_to = each.stop
+        return b"".join(copies)
 
     @property
     def unsynced_bytes(self) -> int:
         """How many bytes those are."""
-        return sum(each.position - each.dirty_from for each in self._dirty.values())
+        dirty = self._dirty.values()
+        return sum(each.position - max(each.dirty_from, each.copied_to) for each in dirty)
 
     @property
     def dirty_files(self) -> int:
-        """How many ranges `dirty_ranges` would give."""
+        """How many ranges `dirty_ranges` gives at most."""
         return len(self._dirty)
 
-    def capture(self) -> list[Capture]:
-        """The files that a sync must flush; each must come back through `captured`."""
-        return [each.capture(self._file(each)) for each in self._dirty.values()]
+    def capture(self, *, copied: bool = False) -> list[Capture]:
+        """The files that a sync must flush, for `captured`; with `copied` those the log has too."""
+        return [
+            each.capture(self._file(each))
+            for each in self._dirty.values()
+            if copied or each.is_uncovered
+        ]
 
     def captured(self, captures: Iterable[Capture]) -> None:
         """The sync of `captures` has ended well."""

@@ -10,6 +10,7 @@ say the same: a file of a large message costs no table, and there are 256 files 
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from dray.errors import StoreCorrupt
@@ -23,6 +24,7 @@ from dray.store.limits import (
     BLOCK_BYTES,
     WRITE_PIECE_BYTES,
 )
+from dray.store.log.group import DirtyRange
 
 
 class Extent(NamedTuple):
@@ -128,6 +130,22 @@ _FULL: Final = array("H", [BLOCK_BYTES]) * _MOST
 _EMPTY: Final = array("H", [0]) * _MOST
 
 
+@dataclass(slots=True)
+class Occupancy:
+    """The live extents of one file, added up. `size` is the file's, None if it is missing."""
+
+    live: int = 0
+    end: int = 0
+    blocks: LiveBlocks = field(default_factory=LiveBlocks)
+    size: int | None = None
+
+    def add(self, extent: Extent) -> None:
+        """Count one more extent."""
+        self.live += extent.length
+        self.end = max(self.end, extent.offset + extent.length)
+        self.blocks.add(extent.offset, extent.length)
+
+
 class Capture(NamedTuple):
     """The part of a file that a sync will make durable."""
 
@@ -144,6 +162,7 @@ class HeapFile:
 
     __slots__ = (
         "blocks",
+        "copied_to",
         "dirty_from",
         "era",
         "file",
@@ -157,6 +176,7 @@ class HeapFile:
         "pins",
         "position",
         "readers",
+        "settled",
         "synced",
         "used",
         "writes",
@@ -176,6 +196,10 @@ class HeapFile:
         """Whether it was missing at the start, with live bytes."""
         self.position = 0
         self.dirty_from = 0
+        self.copied_to = 0
+        """Bytes below are durable, or the log has copies of them."""
+        self.settled = False
+        """Whether its name and its size are durable for certain."""
         self.used: int | None = None
         """Bytes below were written before, of a file made in this epoch; None: nobody knows."""
         # How often it was rewound; positions of different eras cannot be compared.
@@ -191,6 +215,16 @@ class HeapFile:
     def dirty(self) -> bool:
         """Whether it has bytes that no ended sync covered."""
         return self.writes > self.synced
+
+    @property
+    def is_uncovered(self) -> bool:
+        """Whether it has bytes that no ended sync covers and the log has no copies of."""
+        return self.position > self.dirty_from and self.position > self.copied_to
+
+    @property
+    def uncovered(self) -> DirtyRange:
+        """Where these bytes lie."""
+        return DirtyRange(self.number, max(self.dirty_from, self.copied_to), self.position)
 
     def write(self, file: File, data: ReadableBuffer, file_bytes: int) -> None:
         """Write `data` at its position in `file`, of `file_bytes`, and zeros behind if it pays."""
@@ -248,6 +282,7 @@ class HeapFile:
     def captured_is_durable(self, capture: Capture) -> None:
         """A sync of `capture` has ended."""
         self.pins -= 1
+        self.settled = True
         self.synced = max(self.synced, capture.writes)
         if self.writes <= self.synced:
             self.dirty_from = self.position
@@ -256,7 +291,7 @@ class HeapFile:
 
     def rewind(self) -> None:
         """Forget everything in it: nothing live is left, so nothing needs a sync either."""
-        self.position = self.dirty_from = 0
+        self.position = self.dirty_from = self.copied_to = 0
         self.synced = self.writes
         self.era += 1
         self.lost = False

@@ -3,7 +3,8 @@
     offset  bytes  field          all numbers little-endian
     0       4      magic          "DQML"
     4       2      version        1
-    6       2      flags          1 opening (first group of an epoch), 2 seal (written at rest)
+    6       2      flags          1 opening (first group of an epoch), 2 seal (written at rest),
+                                  4 copies
     8       8      lsn            byte position of this group in the endless log
     16      8      watermark      everything below this lsn was durable when this was written
     24      8      first fact     number of the first fact, counted from 0 since the store was made
@@ -13,13 +14,17 @@
     48      4      extents        how many dirty ranges follow
     52      4      length         of the whole group, without the padding
     56      4      heap file      bytes that each message file is made with
-    60      4      crc32c         of bytes 0-59 and of everything after this field
+    60      4      crc32c         of bytes 0-59, dirty ranges and facts
     64      12 n   dirty ranges   heap file, from, to: heap bytes not known durable (4 bytes each)
     ...            facts          length (4 bytes), bytes
+    ...            copies         with flag 4: the bytes of all dirty ranges, in their order
     ...            padding        zeros to the next sector
 
-What may never change: magic, version and crc32c keep their places, and a group begins on a sector,
-so that a reader of any age can tell a group of another age from damage.
+The checksum leaves the copies out: each record in them has its own, so damage to a copy is damage
+to one message and not to the group.
+
+Magic, version and crc32c never change their places, and a group always begins on a sector, so that
+a reader of any age can tell a group of another age from damage.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ MAGIC: Final = b"DQML"
 VERSION: Final = 1
 OPENING: Final = 1
 SEAL: Final = 2
+COPIES: Final = 4
 
 _HEADER: Final = struct.Struct("<4sHHQQQQIIIIII")
 _RANGE: Final = struct.Struct("<III")
@@ -79,9 +85,9 @@ def padded(length: int) -> int:
     return -(-length // SECTOR_BYTES) * SECTOR_BYTES
 
 
-def group_bytes(facts_bytes: int, ranges: int) -> int:
-    """Bytes a group takes in the log."""
-    length = HEADER_BYTES + ranges * _RANGE.size + facts_bytes
+def group_bytes(facts_bytes: int, ranges: int, copied: int = 0) -> int:
+    """Bytes a group takes in the log, `copied` of them copies of heap bytes."""
+    length = HEADER_BYTES + ranges * _RANGE.size + copied + facts_bytes
     return -(-length // SECTOR_BYTES) * SECTOR_BYTES
 
 
@@ -90,16 +96,21 @@ def framed(fact: bytes) -> bytes:
     return _LENGTH.pack(len(fact)) + fact
 
 
-def encode(group: Group, ranges: Sequence[DirtyRange], facts: bytes | bytearray) -> bytearray:
-    """The bytes of `group`, padded; its counts and its length are taken from what it carries."""
-    length = HEADER_BYTES + len(ranges) * _RANGE.size + len(facts)
+def encode(
+    group: Group, ranges: Sequence[DirtyRange], facts: bytes | bytearray, copies: bytes = b""
+) -> bytearray:
+    """The bytes of `group`, padded; its counts and its length are taken from what it carries.
+
+    `copies` are the bytes of `ranges`, or empty.
+    """
+    length = HEADER_BYTES + len(ranges) * _RANGE.size + len(copies) + len(facts)
     image = bytearray(padded(length))
     _HEADER.pack_into(
         image,
         0,
         MAGIC,
         VERSION,
-        group.flags,
+        group.flags | COPIES if copies else group.flags,
         group.lsn,
         group.watermark,
         group.first_fact,
@@ -115,8 +126,9 @@ def encode(group: Group, ranges: Sequence[DirtyRange], facts: bytes | bytearray)
     for each in ranges:
         _RANGE.pack_into(image, offset, *each)
         offset += _RANGE.size
-    image[offset:length] = facts
-    _LENGTH.pack_into(image, CRC_OFFSET, _checksum(memoryview(image)[:length]))
+    image[offset : offset + len(facts)] = facts
+    image[length - len(copies) : length] = copies
+    _LENGTH.pack_into(image, CRC_OFFSET, _checksum(memoryview(image)[: length - len(copies)]))
     return image
 
 
@@ -156,15 +168,26 @@ def decode_header(header: bytes | bytearray | memoryview, at: int = 0) -> Group 
 
 
 def intact(image: bytearray) -> bool:
-    """Whether the checksum of a whole group (without padding) fits."""
+    """Whether the checksum of a whole group (without padding) fits; it says nothing of copies."""
     (crc,) = _LENGTH.unpack_from(image, CRC_OFFSET)
-    return bool(crc == _checksum(memoryview(image)))
+    group = decode_header(image)
+    copied = _copied_bytes(group, image) if group is not None else 0
+    return bool(crc == _checksum(memoryview(image)[: len(image) - copied]))
 
 
 def ranges_of(group: Group, image: bytearray) -> list[DirtyRange]:
     """The dirty ranges in the bytes of an intact group."""
     stop = HEADER_BYTES + group.ranges * _RANGE.size
     return [DirtyRange(*each) for each in _RANGE.iter_unpack(memoryview(image)[HEADER_BYTES:stop])]
+
+
+def copies_of(group: Group, image: bytearray) -> Iterator[tuple[DirtyRange, int]]:
+    """The dirty ranges that an intact group has copies of, each with the copy's byte in it."""
+    if group.flags & COPIES:
+        offset = group.length - _copied_bytes(group, image)
+        for each in ranges_of(group, image):
+            yield each, offset
+            offset += each.stop - each.start
 
 
 def facts_of(group: Group, image: bytearray) -> Iterator[bytes]:
@@ -175,6 +198,12 @@ def facts_of(group: Group, image: bytearray) -> Iterator[bytes]:
         offset += _LENGTH.size
         yield bytes(memoryview(image)[offset : offset + length])
         offset += length
+
+
+def _copied_bytes(group: Group, image: bytearray) -> int:
+    if not group.flags & COPIES:
+        return 0
+    return sum(each.stop - each.start for each in ranges_of(group, image))
 
 
 def _checksum(image: memoryview) -> int:

@@ -24,6 +24,8 @@ from typing import NamedTuple
 from dray.errors import StoreFull, StorePoisoned
 from dray.store.disk import File
 from dray.store.limits import (
+    COPIED_BYTES_MAX,
+    COPIED_LOG_SHARE,
     LOG_AHEAD_BYTES_MIN,
     LOG_AHEAD_SHARE,
     LOG_RESERVE_SHARE,
@@ -31,13 +33,16 @@ from dray.store.limits import (
     LOG_WINDOW_BYTES,
     SECTOR_BYTES,
 )
+from dray.store.log.copies import Copies
 from dray.store.log.group import (
+    COPIES,
     HEADER_BYTES,
     MAGIC,
     OPENING,
     SEAL,
     DirtyRange,
     Group,
+    copies_of,
     decode_header,
     encode,
     facts_of,
@@ -68,6 +73,8 @@ class Chain(NamedTuple):
     suspects: tuple[Suspect, ...]
     vouched: tuple[Suspect, ...]
     """Groups before the suspects that only a note outside of the log knows to be durable."""
+    copies: Copies
+    """Heap bytes that the groups have themselves."""
     heap_file_bytes: int
     """By the last group; 0 if there is none."""
     gap: bool
@@ -121,6 +128,7 @@ class LogReader:
         suspects: deque[tuple[Group, bytearray]] = deque()
         self._followed = []
         heap_file_bytes = 0
+        copies = Copies()
         while (found := self.group_at(lsn)) is not None:
             group, _ = found
             if group.epoch < epoch or group.first_fact < next_fact:
@@ -131,6 +139,8 @@ class LogReader:
             watermark = max(watermark, group.watermark)
             heap_file_bytes = group.heap_file_bytes
             suspects.append(found)
+            for copied, offset in copies_of(*found):
+                copies.add(copied, lsn + offset)
             while suspects and suspects[0][0].lsn < watermark:
                 suspects.popleft()
             next_fact = group.first_fact + group.facts
@@ -138,7 +148,7 @@ class LogReader:
             if lsn - start <= LOG_WINDOW_BYTES:
                 self._followed.append(found)
         next_fact = max(next_fact, known_facts)
-        newest = [Suspect(group, ranges_of(group, image)) for group, image in suspects]
+        newest = [Suspect(group, _in_doubt(group, image)) for group, image in suspects]
         vouched = tuple(each for each in newest if each.group.lsn < noted)
         doubted = tuple(newest[len(vouched) :])
         return Chain(
@@ -150,6 +160,7 @@ class LogReader:
             watermark,
             suspects=doubted,
             vouched=vouched,
+            copies=copies,
             heap_file_bytes=heap_file_bytes,
             gap=gap,
         )
@@ -173,6 +184,10 @@ class LogReader:
             for number, fact in enumerate(facts_of(group, image)):
                 if number >= known:
                     yield fact
+
+    def copied(self, lsn: int, length: int) -> bytearray:
+        """The bytes of a copy that begins at `lsn`."""
+        return self._read_around(lsn % self.capacity, length)
 
     def _groups(self, chain: Chain) -> Iterator[tuple[Group, bytearray]]:
         """The groups of `chain`, which may have been cut since it was followed."""
@@ -238,6 +253,11 @@ class LogReader:
         return image
 
 
+def _in_doubt(group: Group, image: bytearray) -> list[DirtyRange]:
+    """The heap bytes that a group needs and does not have itself."""
+    return [] if group.flags & COPIES else ranges_of(group, image)
+
+
 def _sectors_with_magic(piece: bytearray, length: int) -> Iterator[int]:
     at = piece.find(MAGIC, 0, length)
     while at >= 0:
@@ -266,6 +286,7 @@ class Log:
         """Facts that wait for the next group, and the bytes that they take."""
         self._pending = bytearray()
         self._reserve = capacity // LOG_RESERVE_SHARE
+        self._copied_most = min(COPIED_BYTES_MAX, capacity // COPIED_LOG_SHARE)
         self._ahead = max(capacity // LOG_AHEAD_SHARE, LOG_AHEAD_BYTES_MIN)
         # Bytes of the file below were written before: all of them after the first way through.
         self._used = min(head, capacity)
@@ -282,10 +303,15 @@ class Log:
         self.pending_bytes = len(self._pending)
         self.stated_bytes += len(fact)
 
-    def fits(self, ranges: int) -> bool:
-        """Whether the waiting facts, with so many dirty ranges, find room now."""
-        needed = group_bytes(self.pending_bytes, ranges)
+    def fits(self, ranges: int, copied: int = 0) -> bool:
+        """Whether the waiting facts, so many dirty ranges and bytes of copies find room now."""
+        needed = group_bytes(self.pending_bytes, ranges, copied)
         return needed <= self.tail + self.capacity - self._reserve - self.head
+
+    def takes_copies(self, ranges: Sequence[DirtyRange]) -> bool:
+        """Whether the next group is to have the bytes of these dirty ranges: few, with room now."""
+        size = sum(each.stop - each.start for each in ranges)
+        return 0 < size <= self._copied_most and self.fits(len(ranges), size)
 
     def could_fit(self, ranges: int) -> bool:
         """Whether they would find room in an empty log."""
@@ -295,9 +321,12 @@ class Log:
         """Bytes of facts, with their lengths, that an empty log could take in one group."""
         return self.capacity - self._reserve - group_bytes(0, ranges)
 
-    def write_group(self, ranges: Sequence[DirtyRange]) -> None:
-        """Write the waiting facts as one group. Raises StorePoisoned."""
-        self._write(ranges, 0)
+    def write_group(self, ranges: Sequence[DirtyRange], copies: bytes = b"") -> None:
+        """Write the waiting facts as one group, with the bytes of `ranges` or without them.
+
+        Raises StorePoisoned.
+        """
+        self._write(ranges, 0, copies)
         self._pending.clear()
         self.pending = self.pending_bytes = 0
 
@@ -310,7 +339,7 @@ class Log:
         self._write((), flag)
         return True
 
-    def _write(self, ranges: Sequence[DirtyRange], flags: int) -> None:
+    def _write(self, ranges: Sequence[DirtyRange], flags: int, copies: bytes = b"") -> None:
         group = Group(
             lsn=self.head,
             watermark=self.durable,
@@ -323,7 +352,7 @@ class Log:
             flags=flags,
             heap_file_bytes=self.heap_file_bytes,
         )
-        image = encode(group, ranges, self._pending)
+        image = encode(group, ranges, self._pending, copies)
         offset = self.head % self.capacity
         first = self.capacity - offset
         try:

@@ -7,6 +7,8 @@ byte"): what recovery relied on is made durable, then the opening group says tha
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from dray.store.decisions import LOG_NAME, Act
 from dray.store.disk import LOCK_NAME, Disk, File
 from dray.store.heap.heap import Heap
@@ -49,6 +51,7 @@ class StoreOpening:
         replay = Replay(self._disk, self._found, log_file, self._capacity)
         chain = replay.run(load)
         replay.check_heap()
+        self._put_back(replay)
         self._heap.restore(replay.occupied)
         log_file = self._opened(LOG_NAME, self._capacity)
         self._pairs.open(self._found, replay)
@@ -78,10 +81,22 @@ class StoreOpening:
         self.files.append(file)
         return file
 
+    def _put_back(self, replay: Replay) -> None:
+        """Write the bytes that only the log has to where they belong."""
+        for number, lacking in groupby(replay.lacking(), key=lambda each: each[0].file):
+            file = self._disk.open(file_name(number))
+            try:
+                for extent, image in lacking:
+                    file.write(image, extent.offset)
+            finally:
+                file.close()
+
     def _make_durable(self, log: Log, chain: Chain) -> None:
         # After a kill the newest groups may be in the page cache only; nothing may be built on
         # them, nor may the new epoch vouch for them, before they are on the disk.
-        for number in sorted({each.file for s in chain.suspects for each in s.ranges}):
+        # Nor does a later start look for copies of what this one leaves in the heap.
+        newest = {each.file for s in chain.suspects for each in s.ranges}
+        for number in sorted(newest.union(chain.copies.files)):
             # Nothing live was in one that is not there.
             if self._disk.exists(file_name(number)):
                 self._opened(file_name(number), 0).sync()

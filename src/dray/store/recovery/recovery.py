@@ -174,6 +174,8 @@ class Replay:
         self.quarantined: list[Extent] = []
         self.spoiled: list[Extent] = []
         """Live extents that do not fit their checksums, although they were durable."""
+        self._lacking: list[tuple[Extent, int]] = []
+        """Live extents that the log has copies of and the heap has not, each with its lsn."""
         self._misfitting: set[Extent] = set()
         """Those that were found so far, live or not."""
         self.unfinished = False
@@ -244,7 +246,7 @@ class Replay:
         whole = chain
         while True:
             to_verify = self._take_stock(chain, load(self._history(chain, snapshots)))
-            misfits = self._misfits(to_verify)
+            misfits = self._misfits(to_verify, chain)
             if not misfits:
                 break
             if chain.suspects:
@@ -315,9 +317,10 @@ class Replay:
         stock: dict[int, Occupancy] = {}
         self.quarantined, self.spoiled = [], []
         to_verify = []
+        copies = chain.copies
         # Neighbours are counted in one piece: mostly they come in the order in which they lie.
         run_file, run_start, run_stop = -1, 0, 0
-        size, ranges = 0, None
+        size, ranges, is_copied = 0, None, False
         for extent, crc in live:
             file, offset, length = extent
             if not length:
@@ -327,9 +330,12 @@ class Replay:
                 _count(stock, Extent(run_file, run_start, run_stop - run_start))
                 if file != run_file:
                     size, ranges = self._size_in(stock, file), doubted.get(file)
+                    is_copied = file in copies.files
                 run_file, run_start = file, offset
             run_stop = stop
-            is_new = ranges and any(offset < each.stop and each.start < stop for each in ranges)
+            is_new = (
+                ranges and any(offset < each.stop and each.start < stop for each in ranges)
+            ) or (is_copied and copies.lsn_of(DirtyRange(file, offset, stop)) is not None)
             if is_new and extent not in self._misfitting:
                 to_verify.append((extent, crc))
             elif stop > size:
@@ -355,10 +361,28 @@ class Replay:
         finally:
             file.close()
 
-    def _misfits(self, to_verify: list[tuple[Extent, int]]) -> list[Extent]:
-        """The live extents in the ranges of the newest groups that fail their check."""
+    def _misfits(self, to_verify: list[tuple[Extent, int]], chain: Chain) -> list[Extent]:
+        """The live extents of the newest groups that fail their check, in the heap and the log."""
         to_verify.sort()
-        return [extent for extent, crc in to_verify if not self._is_intact(extent, crc)]
+        self._lacking = []
+        wrong = [(extent, crc) for extent, crc in to_verify if not self._is_intact(extent, crc)]
+        return [extent for extent, crc in wrong if not self._is_in_log(extent, crc, chain)]
+
+    def _is_in_log(self, extent: Extent, crc: int, chain: Chain) -> bool:
+        """Whether the log has a copy of the bytes, and the heap file has room for them."""
+        stop = extent.offset + extent.length
+        lsn = chain.copies.lsn_of(DirtyRange(extent.file, extent.offset, stop))
+        if lsn is None or (self._size_of(extent.file) or 0) < stop:
+            return False
+        if crc32c(self._reader.copied(lsn, extent.length)) != crc:
+            return False
+        self._lacking.append((extent, lsn))
+        return True
+
+    def lacking(self) -> Iterator[tuple[Extent, bytes]]:
+        """Live extents whose bytes only the log has, in their order, each with its bytes."""
+        for extent, lsn in self._lacking:
+            yield extent, bytes(self._reader.copied(lsn, extent.length))
 
     def _is_intact(self, extent: Extent, crc: int) -> bool:
         """Whether the bytes are as they should be; those that the disk cannot read stay aside."""

@@ -1,0 +1,188 @@
+"""Copies of small payload in the log, and what a start does with them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dray.errors import StoreCorrupt
+from dray.store.limits import COPIED_BYTES_MAX, COPIED_LOG_SHARE
+from dray.store.log.copies import Copies
+from dray.store.log.group import COPIES, DirtyRange, decode_header
+from dray.store.recovery.recovery import Loss
+from dray.store.store import Store
+from dray.testing.disk import CrashEffect, SimDisk
+from tests.unit.store.ledger import LOG_BYTES, Ledger, opened, small_store
+
+MOST = LOG_BYTES // COPIED_LOG_SHARE
+HEAP = "p0000001.mq"
+
+
+@pytest.fixture
+def disk():
+    return SimDisk(Random(1))
+
+
+@pytest.fixture
+def ledger():
+    return Ledger()
+
+
+@pytest.fixture
+def store(disk, ledger):
+    """A store whose first heap file is durable, with its name."""
+    store, _ = opened(disk, ledger)
+    put(store, ledger, 1, b"first")
+    return store
+
+
+def put(store: Store, ledger: Ledger, key: int, payload: bytes) -> None:
+    ledger.put(store, key, payload)
+    ledger.end_turn(store)
+    store.sync()
+
+
+def lose(disk: SimDisk, ledger: Ledger, *keys: int) -> SimDisk:
+    """The disk after a power failure that took the bytes of these pieces from the heap."""
+    lost = disk.kill()
+    for key in keys:
+        extent, _ = ledger.pieces[key]
+        lost.damage(HEAP, extent.offset, bytes(extent.length))
+    return lost
+
+
+def test_a_turn_with_little_payload_syncs_the_log_alone(disk, store, ledger):
+    syncs = disk.syncs
+    put(store, ledger, 2, b"a" * 1000)
+    assert disk.syncs - syncs == 1
+    put(store, ledger, 3, b"b" * (MOST + 1))
+    assert disk.syncs - syncs == 1 + 2
+
+
+def test_the_bound_of_a_group_is_that_of_the_limits():
+    assert COPIED_BYTES_MAX == 16 << 10
+    assert MOST == 2 << 10
+
+
+def test_payload_that_the_heap_lost_comes_back_from_the_log(disk, store, ledger):
+    put(store, ledger, 2, b"second" * 100)
+    put(store, ledger, 3, b"third" * 100)
+    again = Ledger()
+    after = lose(disk, ledger, 2, 3)
+    store = small_store(after)
+    report = store.recover(again.load)
+    assert again.state() == ledger.state()
+    assert report.lost == ()
+    again.check(store)
+    # The start has made it durable in the heap before it began.
+    store, last = opened(after.after_crash(CrashEffect.LOST))
+    assert store.report.verified_extents > 0
+    last.check(store)
+
+
+def test_a_checkpoint_makes_copied_payload_durable_in_the_heap(disk, store, ledger):
+    put(store, ledger, 2, b"second" * 100)
+    store.checkpoint(ledger.snapshot())
+    after = disk.crash(CrashEffect.LOST)
+    extent, _ = ledger.pieces[2]
+    assert after.image(HEAP)[extent.offset : extent.offset + extent.length] == b"second" * 100
+
+
+def test_payload_of_a_large_group_is_synced_with_what_was_copied_before(disk, store, ledger):
+    put(store, ledger, 2, b"second" * 100)
+    put(store, ledger, 3, b"c" * (MOST + 1))
+    after = disk.crash(CrashEffect.LOST)
+    store, again = opened(after)
+    assert again.state() == ledger.state()
+    again.check(store)
+
+
+def test_facts_without_payload_sync_no_heap_file(disk, store, ledger):
+    put(store, ledger, 2, b"second" * 100)
+    syncs = disk.syncs
+    ledger.take(store, 2)
+    ledger.end_turn(store)
+    store.sync()
+    assert disk.syncs - syncs == 1
+
+
+def test_payload_of_a_new_heap_file_is_not_copied_before_its_name_is_durable(disk, ledger):
+    store, _ = opened(disk, ledger)
+    syncs = disk.syncs
+    put(store, ledger, 1, b"first")
+    # The heap file, the folder and the log.
+    assert disk.syncs - syncs == 3
+
+
+def test_a_damaged_copy_harms_nothing_while_the_heap_has_the_payload(disk, store, ledger):
+    put(store, ledger, 2, b"second" * 100)
+    killed = disk.kill()
+    at = bytes(killed.image("QMLog")).find(b"secondsecond")
+    killed.damage("QMLog", at + 100, b"?")
+    store, again = opened(killed)
+    assert again.state() == ledger.state()
+    assert store.report.lost == ()
+    again.check(store)
+
+
+def test_damage_to_heap_and_copy_is_told_as_damage_to_that_message(disk, store, ledger):
+    put(store, ledger, 2, b"second" * 100)
+    put(store, ledger, 3, b"third" * 100)
+    killed = lose(disk, ledger, 2)
+    at = bytes(killed.image("QMLog")).find(b"secondsecond")
+    killed.damage("QMLog", at + 100, b"?")
+    again = Ledger()
+    report = small_store(killed).recover(again.load)
+    assert again.state() == ledger.state()
+    assert report.spoiled == (ledger.pieces[2][0],)
+    assert report.lost == (Loss.UNREADABLE,)
+
+
+def test_a_heap_file_that_was_cut_off_is_not_written_to(disk, store, ledger):
+    put(store, ledger, 2, b"second" * 100)
+    killed = disk.kill()
+    killed.cut_off(HEAP, ledger.pieces[2][0].offset + 10)
+    again = Ledger()
+    report = small_store(killed).recover(again.load)
+    assert report.quarantined == (ledger.pieces[2][0],)
+    assert len(killed.image(HEAP)) == ledger.pieces[2][0].offset + 10
+
+
+def test_payload_that_cannot_be_read_back_is_synced_instead(disk, store, ledger, monkeypatch):
+    def refuse(*_):
+        raise StoreCorrupt("unreadable", event=2083, file=HEAP)
+
+    ledger.put(store, 2, b"second" * 100)
+    ledger.end_turn(store)
+    syncs = disk.syncs
+    monkeypatch.setattr("dray.store.heap.heap.Heap.read", refuse)
+    store.sync()
+    assert disk.syncs - syncs == 2
+
+
+def test_a_copy_makes_those_void_that_lay_there_before():
+    copies = Copies()
+    copies.add(DirtyRange(1, 0, 100), 1000)
+    copies.add(DirtyRange(1, 100, 200), 2000)
+    copies.add(DirtyRange(2, 50, 60), 3000)
+    assert copies.lsn_of(DirtyRange(1, 110, 130)) == 2010
+    assert copies.lsn_of(DirtyRange(1, 90, 110)) is None
+    assert copies.lsn_of(DirtyRange(2, 40, 45)) is None
+    assert copies.lsn_of(DirtyRange(3, 0, 5)) is None
+    copies.add(DirtyRange(1, 50, 150), 4000)
+    assert copies.lsn_of(DirtyRange(1, 10, 30)) == 1010
+    assert copies.lsn_of(DirtyRange(1, 110, 130)) == 4060
+    assert copies.lsn_of(DirtyRange(1, 150, 170)) is None
+    assert copies.files == {1, 2}
+
+
+def test_a_group_with_copies_says_so_and_one_without_does_not(disk, store, ledger):
+    flags = []
+    put(store, ledger, 2, b"second")
+    put(store, ledger, 3, b"c" * (MOST + 1))
+    image, lsn = bytearray(disk.image("QMLog")), 0
+    while (group := decode_header(image, lsn)) is not None:
+        flags.append(bool(group.flags & COPIES))
+        lsn = group.end
+    assert flags[-2:] == [True, False]
