@@ -306,8 +306,7 @@ class Heap:
     @property
     def unsynced_bytes(self) -> int:
         """How many bytes those are."""
-        dirty = self._dirty.values()
-        return sum(each.position - max(each.dirty_from, each.copied_to) for each in dirty)
+        return sum(each.stop - each.start for each in self.dirty_ranges())
 
     @property
     def dirty_files(self) -> int:
@@ -316,11 +315,8 @@ class Heap:
 
     def capture(self, *, copied: bool = False) -> list[Capture]:
         """The files that a sync must flush, for `captured`; with `copied` those the log has too."""
-        return [
-            each.capture(self._file(each))
-            for each in self._dirty.values()
-            if copied or each.is_uncovered
-        ]
+        dirty = [each for each in self._dirty.values() if copied or each.is_uncovered]
+        return [each.capture(self._file(each)) for each in dirty]
 
     def captured(self, captures: Iterable[Capture]) -> None:
         """The sync of `captures` has ended well."""
