@@ -16,7 +16,7 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.wire import backup_frames, frames
+from dray.wire import backup_frames, file_frames, frames
 from dray.wire.record import encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
@@ -86,6 +86,7 @@ def test_a_caller_with_a_right_at_one_queue_has_nothing_at_another(tmp_path):
         frames.LargeMove(secrets, at, orders, 0),
         frames.PartDamaged(secrets, at),
         frames.ReadPart(secrets, at, 0, 10),
+        file_frames.CopyPart(secrets, at, 0, 10, 0),
         frames.MeasureRange(secrets, 0),
         frames.ReadRange(secrets, 0, 0, 10, 0),
         frames.Settle(secrets, at, 0),
@@ -97,6 +98,7 @@ def test_a_caller_with_a_right_at_one_queue_has_nothing_at_another(tmp_path):
         frames.ListUploads(secrets),
         frames.AttachBox("box", "secrets"),
         frames.Send(secrets, 0, [], []),
+        file_frames.SendFile(secrets, ada.number_for(), 1, 0, 0),
     ):
         assert isinstance(refused(ada, head), QueueNotFound), head
     assert owner.receive(secrets)[1] == [b"hush"]
@@ -234,6 +236,7 @@ def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
         frames.Commit(theirs, 0),
         frames.Abort(theirs),
         frames.Prepare(theirs, 0),
+        frames.StageForBatch(theirs, 0, "q", 1),
         frames.UploadBegin(queue, theirs, 10, b""),
         frames.Reserve(queue, theirs, 10),
         frames.Receive(queue, theirs, 0.0, claim=True),
