@@ -68,7 +68,7 @@ docs: $(READY) ## write what the code can tell (tables, commands, errors, module
 	@$(BIN)/python tools/check_docs.py
 
 torture: $(READY) ## the tests that take minutes
-	@$(BIN)/pytest -m torture -o faulthandler_timeout=0 $(ARGS)
+	@$(BIN)/pytest -m torture $(ARGS)
 
 mutations: $(READY) ## change single lines at random, and see whether a test fails (ARGS="--count 30")
 	@$(BIN)/python tools/mutations.py $(ARGS)
