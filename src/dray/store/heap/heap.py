@@ -103,7 +103,7 @@ class Heap:
     def empty_files(self) -> int:
         """Recoverable heap files that the next record may fill: those to recycle, and open ones."""
         pool = self._pools[Kind.RECOVERABLE]
-        return len(pool.free) + sum(not each.position for each in pool.open)
+        return len(pool.free) + [each.position for each in pool.open].count(0)
 
     @property
     def surplus_files(self) -> int:
