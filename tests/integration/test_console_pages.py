@@ -157,9 +157,10 @@ def test_hostile_numbers_and_labels_in_an_address_are_no_failure_of_the_console(
 def test_a_button_that_two_tabs_press_acts_once_and_an_open_page_says_what_is_gone(stage, client):
     with stage.connect() as manager:
         manager.create_queue("twice")
-        manager.create_queue("doomed").send(b"x", use_dead_letter_queue=True)
-        manager.queue("doomed").purge()
-        (letter,) = manager.dead_letters()
+        queue = manager.create_queue("pressed")
+        queue.send(b"x", label="pressed", use_dead_letter_queue=True)
+        queue.purge()
+        (letter,) = (each for each in manager.dead_letters() if each.label == "pressed")
     for path, form in (
         ("/queues/act", {"name": "twice", "act": "delete"}),
         ("/deadletters/act", {"act": "drop", "id": letter.id, "sure": "yes"}),
