@@ -28,8 +28,8 @@ help: ## say what there is
 demo: $(READY) ## a large transfer between two queue managers, through a kill, into Spark (FILES=dir LOSSY=1)
 	@$(BIN)/dray demo $(if $(FILES),--files "$(FILES)") $(if $(filter-out 0,$(LOSSY)),--lossy)
 
-test: $(READY) ## the whole test suite, three files at a time (ARGS="-k name" for less, -n0 for one)
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(READY) ## the whole test suite, four files at a time (ARGS="-k name" for less, -n0 for one)
+	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 pythons: $(READY) ## the quick tests on each Python of this machine, oldest first (ARGS=tests for all)
 	@$(BIN)/python tools/pythons.py $(ARGS)
