@@ -11,7 +11,8 @@ from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.model.names import DEAD_LETTER_QUEUES
 from dray.model.queue import QueueOptions
-from dray.wire import backup_frames, frames
+from dray.wire import backup_frames, file_frames, frames
+from tests.inspection import look_into
 from tests.unit.manager.rights.test_streams import NUMBER, PEER, peer_of
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 
@@ -62,6 +63,52 @@ def test_managing_acts_of_the_owner_are_told_with_caller_and_session(tmp_path):
         ("manage", "owner", "PurgeQueue", "new"),
         ("manage", "owner", "DeleteQueue", "new"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("head", "subject"),
+    [
+        (frames.PauseQueue("orders", paused=True), "orders"),
+        (frames.ResolveOutgoing("orders", discard=True), "orders"),
+        (frames.CreateToken("app", b""), "token:app"),
+        (frames.RevokeToken("app"), "token:app"),
+        (frames.AcceptPeer("dray://elsewhere:7340"), "dray://elsewhere:7340"),
+        (frames.ForgetPeer("dray://elsewhere:7340"), "dray://elsewhere:7340"),
+    ],
+)
+def test_an_act_at_queues_tokens_and_peers_names_its_subject(tmp_path, head, subject):
+    found = noted(driver_with(tmp_path), head)
+    assert (found.kind, found.caller) == (ActKind.MANAGE, OWNER)
+    assert (found.frame, found.subject) == (type(head).__name__, subject)
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        lambda queue: frames.Receive(queue, 0, 0.0),
+        lambda queue: frames.ReceiveTransaction(queue, 0, 0.0),
+        lambda queue: frames.LargeReceive(queue, 0, 0.0),
+        lambda queue: frames.MeasureRange(queue, 0),
+        lambda queue: frames.ReadRange(queue, 0, 9, 9, 9),
+        lambda queue: frames.ReadPart(queue, 1, 0, 1),
+        lambda queue: file_frames.CopyPart(queue, 1, 0, 1, 0),
+        lambda queue: frames.Move(queue, 1, queue, 0),
+    ],
+)
+def test_every_way_to_read_dead_letters_is_told_and_none_to_read_a_queue(tmp_path, reads):
+    driver = driver_with(tmp_path)
+    owner = driver.session()
+    assert noted(driver, reads(owner.open("orders"))) is None
+    found = noted(driver, reads(owner.open(DEAD_LETTERS)))
+    assert (found.kind, found.subject) == (ActKind.KEEP, DEAD_LETTERS)
+    assert found.frame == type(reads(0)).__name__
+
+
+def noted(driver, head):
+    """The act that the row of a frame notes, when the owner asks for it."""
+    inside = look_into(driver.manager)
+    session = inside.sessions[driver.session().number]
+    return acts.OF_CLIENTS[type(head)](inside.links.context, session, head)
 
 
 def test_an_act_that_fails_is_none(tmp_path):

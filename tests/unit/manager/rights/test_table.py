@@ -21,6 +21,7 @@ from dray.wire.record import encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
+FAR = "dray://elsewhere:7340/orders"
 ADA, BOB = Caller("user:ada"), Caller("token:bob", address="10.0.0.2:4000")
 
 
@@ -240,6 +241,10 @@ def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
         frames.UploadBegin(queue, theirs, 10, b""),
         frames.Reserve(queue, theirs, 10),
         frames.Receive(queue, theirs, 0.0, claim=True),
+        frames.UploadMark(theirs, 1, 1, b""),
+        frames.UploadRead(theirs, 0),
+        frames.UploadResume(asked.transaction_id),
+        frames.UploadDrop(asked.transaction_id),
         asked,
     ):
         assert isinstance(refused(bob, head), TransactionSequence), head
@@ -424,6 +429,28 @@ def test_a_box_belongs_to_its_caller(tmp_path):
     ada.call(box)
     assert isinstance(refused(bob, box), AccessDenied)
     again.call(box)
+
+
+@pytest.mark.parametrize("rows", [table.FOR_CLIENTS, table.FOR_MANAGERS])
+@pytest.mark.parametrize(
+    "head", [frames.AttachBox("box", FAR), frames.Post("box", b"", FAR)], ids=["attach", "post"]
+)
+def test_a_box_on_the_way_to_another_host_needs_forward(tmp_path, rows, head):
+    driver = driver_with(
+        tmp_path, allowing("user:ada", "send"), allowing(BOB.name, "forward", hosts="*")
+    )
+    inside = look_into(driver.manager)
+    ada, bob = (inside.sessions[driver.session(each).number] for each in (ADA, BOB))
+    with pytest.raises(AccessDenied):
+        rows[type(head)](inside.links.context, ada, head, memoryview(b""))
+    rows[type(head)](inside.links.context, bob, head, memoryview(b""))
+
+
+def test_a_box_is_attached_only_to_a_queue_that_its_caller_sees(tmp_path):
+    driver = driver_with(tmp_path, allowing("user:ada", "send", "orders"))
+    assert isinstance(
+        refused(driver.session(ADA), frames.AttachBox("box", "secrets")), QueueNotFound
+    )
 
 
 def test_a_caller_that_posts_to_ever_new_queues_is_remembered_for_the_last_ones_only(
