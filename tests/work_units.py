@@ -2,7 +2,8 @@
 
 A second session of Spark costs half a minute of processor time, and is slow again at everything
 that the first one has learned to do fast. So one process runs all tests of `tests/spark`, in the
-session that they share, while the others run the rest.
+session that they share, while the others run the rest. Files that do not use this session go their
+own way: the process with Spark has more to do than any other.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 SPARK = "tests/spark/"
+WITHOUT_SESSION = frozenset(
+    f"{SPARK}test_{name}.py" for name in ("columns", "compact", "full_disk", "java")
+)
+"""They start drivers of their own, or need no Spark."""
 
 
 class WorkUnits(LoadFileScheduling):
     """Gives a process one file after the other, and one process all files of Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
+        file = super()._split_scope(nodeid)
+        return SPARK if file.startswith(SPARK) and file not in WITHOUT_SESSION else file
 
 
 @pytest.hookimpl(optionalhook=True)

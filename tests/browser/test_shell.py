@@ -74,12 +74,13 @@ def test_a_visitor_from_the_network_signs_in_with_a_token(
             page.get_by_role("navigation").wait_for()
             page.get_by_role("button", name="Leave").click()
             page.get_by_role("heading", name="This console is closed").wait_for()
-            ada = {"origin": stage.address, "certPath": tmp_path / "ada.pem"}
+            pem = (tmp_path / "ada.pem").read_bytes()
+            ada = {"origin": stage.address, "cert": pem, "key": pem}
             page = open_page(
                 "/access",
                 at=stage,
                 signed_in=False,
-                certificates=[ada | {"keyPath": ada["certPath"]}],
+                certificates=[ada],
             )
             page.get_by_text("cert:ada").first.wait_for()
             assert page.get_by_role("button", name="Leave").count() == 0
