@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -162,6 +163,23 @@ def test_large_message_sample_send_uses_the_fragment_size_and_asks_for_dead_lett
     with pytest.raises(dray.LargeMessageHole) as hole, large.receive(timeout=10):
         pass
     assert hole.value.sequence_id in {each.id for each in manager.dead_letters()}
+
+
+def test_a_file_that_changed_after_it_was_chosen_is_sent_only_when_it_is_chosen_again(sample):
+    open_page, manager = sample
+    page = open_page()
+    choose(page, "f.bin", b"first")
+    path = page.folder / "f.bin"
+    path.write_bytes(b"second")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    press(page, "Normal Send")
+    page.get_by_role("alert").filter(has_text="it has changed since you chose it").wait_for()
+    assert "bad" in depth(page, "Empty")
+    choose(page, "f.bin", b"second")
+    assert page.inner_text("#sent") == ""
+    press(page, "Normal Send")
+    page.locator("#sent .notice.good").wait_for()
+    assert bytes(manager.queue(QUEUE).receive(timeout=10).body) == b"second"
 
 
 def test_sender_queue_and_receiver_show_pictures_on_both_sides(

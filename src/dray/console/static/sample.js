@@ -20,15 +20,23 @@ function say(kind, wrong, element) {
   $("file-said").replaceChildren(...(element ? [element] : []));
 }
 
+async function readable(given) {
+  try {
+    await given.slice(0, 1).arrayBuffer();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 async function choose(given) {
   chosen = null;
   picture($("sender-picture"), null, "");
   bar($("send-bar"), 0, "");
   $("sent").replaceChildren();
-  if (!given) return say("", "", null);
-  try {
-    await given.slice(0, 1).arrayBuffer();
-  } catch {
+  say("", "", null);
+  if (!given) return;
+  if (!await readable(given)) {
     return say("invalid", "The browser cannot read this file; choose another one.", null);
   }
   chosen = given;
@@ -46,6 +54,8 @@ async function choose(given) {
 }
 
 file.addEventListener("change", () => choose(file.files[0]));
+// Chromium sends "cancel" instead of "change" for the same path, and the file may have changed.
+file.addEventListener("cancel", () => { if (file.files[0]) choose(file.files[0]); });
 for (const kind of ["dragenter", "dragover"]) {
   drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });
 }
@@ -110,7 +120,7 @@ function put(address, body, moved) {
     request.setRequestHeader("Dray-Fragment", "1");
     request.upload.onprogress = (event) => moved(event.loaded, event.total);
     request.onload = () => resolve(request);
-    request.onerror = () => reject(new Error("the console does not answer"));
+    request.onerror = () => reject(new Error("the console does not answer; send it again"));
     request.send(body);
   });
 }
@@ -142,6 +152,9 @@ sender.addEventListener("submit", async (event) => {
   sent.replaceChildren();
   buttons.forEach((each) => { each.disabled = true; });
   try {
+    if (!await readable(sending)) {
+      throw new Error("it has changed since you chose it; choose it again");
+    }
     const answer = await put(
       `/sample/sent/${plain ? "plain" : "large"}?${query}`,
       tooLarge ? new Blob([]) : sending,
@@ -155,7 +168,7 @@ sender.addEventListener("submit", async (event) => {
     if (wrong) sizeIsWrong(wrong.dataset.wrongSize);
   } catch (error) {
     bar(progress, 1, "bad");
-    alarm(sent, `The file was not sent: ${error.message}. Send it again.`);
+    alarm(sent, `The file was not sent: ${error.message}.`);
   }
   buttons.forEach((each) => { each.disabled = false; });
   refresh($("queue"));
