@@ -344,29 +344,32 @@ def test_no_argument_of_a_public_call_does_harm(face, world, neighbour, name):
     assert world.manager.info().id
 
 
-@pytest.mark.parametrize("name", [each for each in CALLS if not each.startswith("Receiver.")])
-def test_a_call_with_arguments_that_it_does_not_have_is_refused_in_a_sentence(face, world, name):
-    owner, method = name.split(".")
+OWNERS = sorted({each.partition(".")[0] for each in CALLS} - {"Receiver"})
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_a_call_with_arguments_that_it_does_not_have_is_refused_in_a_sentence(face, world, owner):
     kind = (AWAITED if isinstance(face, AwaitedFace) else BLOCKING).get(owner)
-    if kind is None or method not in methods_of(kind):
+    if kind is None:
         pytest.skip("the other face has this one")
-    parameters = parameters_of(inspect.getattr_static(kind, method))
-    needed = {
-        each: world.good(name, each)
-        for each, what in parameters.items()
-        if what.default is what.empty
-    }
-    call = getattr(world.of(owner), method)
-    shapes = [((1,) * 20, {}), ((), {**needed, "no_such_argument": 1})]
-    if needed:
-        shapes.append(((), {}))
-        first = next(iter(needed))
-        if parameters[first].kind is not inspect.Parameter.KEYWORD_ONLY:
-            shapes.append(((needed[first],), needed))
-    for arguments, named in shapes:
-        with pytest.raises(TypeError) as caught:
-            call(*arguments, **named)
-        assert is_ours(caught.value), caught.value
+    on = world.of(owner)
+    for method in methods_of(kind):
+        parameters = parameters_of(inspect.getattr_static(kind, method))
+        needed = {
+            each: world.good(f"{owner}.{method}", each)
+            for each, what in parameters.items()
+            if what.default is what.empty
+        }
+        shapes = [((1,) * 20, {}), ((), {**needed, "no_such_argument": 1})]
+        if needed:
+            shapes.append(((), {}))
+            first = next(iter(needed))
+            if parameters[first].kind is not inspect.Parameter.KEYWORD_ONLY:
+                shapes.append(((needed[first],), needed))
+        for arguments, named in shapes:
+            with pytest.raises(TypeError) as caught:
+                getattr(on, method)(*arguments, **named)
+            assert is_ours(caught.value), f"{owner}.{method}: {caught.value}"
 
 
 def test_every_public_call_checks_its_arguments():

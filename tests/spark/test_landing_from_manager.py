@@ -368,17 +368,10 @@ def test_a_queue_that_is_not_there_is_one_clear_sentence(spark, daemon, out):
     assert str(caught.value) == f"there is no queue 'nowhere' at {daemon.url}; create it"
 
 
+@pytest.mark.torture
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(
-    "points",
-    [
-        ["landed"],
-        pytest.param(["pulling", "landed", "settled", "piece"], marks=pytest.mark.torture),
-    ],
-    ids="-".join,
-)
 def test_killing_the_driver_anywhere_neither_loses_nor_repeats(
-    daemon, manager, parcels, out, *, land_parcels, points
+    daemon, manager, parcels, out, *, land_parcels
 ):
     sent = {}
     for number, body in enumerate(bodies(18)):
@@ -386,7 +379,7 @@ def test_killing_the_driver_anywhere_neither_loses_nor_repeats(
     long = random.Random(1).randbytes(205_000)
     sent[parcels.send(long, label="long")] = long
 
-    for point in points:
+    for point in ("pulling", "landed", "settled", "piece"):
         command = [sys.executable, str(DRIVER), daemon.url, str(out), point]
         ended = subprocess.run(command, check=False, timeout=400)
         assert ended.returncode == -signal.SIGKILL

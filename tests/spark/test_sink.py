@@ -324,13 +324,10 @@ def test_a_manager_that_stays_away_ends_a_query_and_the_next_one_sends_each_row_
     assert rows.info().staged_count == 0
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     "point",
-    [
-        pytest.param("staged", marks=pytest.mark.torture),
-        "sent",
-        pytest.param("committed", marks=pytest.mark.torture),
-    ],
+    ["staged", "sent", "committed"],
 )
 def test_a_driver_killed_around_its_commit_sends_each_row_once(run_stream, rows, texts, point):
     checkpoint = texts.parent / "checkpoint"
