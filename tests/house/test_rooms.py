@@ -79,6 +79,44 @@ def test_a_room_opens_no_more_modules_than_it_did(room):
     assert found == OPEN_MODULES[room], "keep a new module private; write a smaller number down"
 
 
+def set_from_outside(source: str) -> list[int]:
+    """The lines that set a member of a context, which only its own class may do."""
+    found = []
+    for node in nodes(source):
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        else:
+            continue
+        found += [
+            each.lineno
+            for target in targets
+            for each in getattr(target, "elts", [target])
+            if isinstance(each, ast.Attribute)
+            and re.search(r"(^|\W)_?context$", ast.unparse(each.value))
+        ]
+    return found
+
+
+def test_no_member_of_the_context_is_set_from_outside(files):
+    found = {
+        path: lines
+        for path, text in files.items()
+        if "dray/manager/" in path and (lines := set_from_outside(text))
+    }
+    assert not found, f"the context changes itself; call a method of it: {found}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["context.now = 1", "self._context.bytes += 1", "a, sources.context.b = 1, 2"],
+)
+def test_a_member_of_the_context_that_is_set_from_outside_is_noticed(line):
+    assert set_from_outside(line) == [1]
+    assert set_from_outside("self.context = context\ncontext.follow_up.tried = x") == []
+
+
 def test_every_room_is_looked_at():
     assert set(ROOMS) >= {"requests", "peers", "change", "state", "queue"}
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dray.manager.notices import Notices
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.state.state import State
+    from dray.model.access import Access
     from dray.model.access_info import ActInfo
     from dray.store.store import Store
 
@@ -73,8 +74,6 @@ class Context:
         self.awaiting = Awaiting(state)
         self.untold_ends = UntoldEnds()
         """Messages of other managers that ended, until the managers are told how many."""
-        self.ahead_bytes = 0
-        """Bytes of other managers' large messages that came ahead of their commits."""
         self.own_addresses: set[Peer] = set()
         """Under which this manager is reached: a queue that is named by one is a queue here."""
         self.access = config.access
@@ -98,6 +97,12 @@ class Context:
         self.now_us = int(now * MICROSECONDS)
         self.effects = []
         return self.effects
+
+    def change_access(self, access: Access, peer_tokens: dict[Peer, str] | None) -> None:
+        """Follow other rules, and show other tokens to peers if there are any, from now on."""
+        self.access = access
+        if peer_tokens is not None:
+            self.peer_tokens = peer_tokens
 
     def reached_at(self, addresses: Iterable[Peer]) -> None:
         """Learn under which addresses this manager is reached from now on."""

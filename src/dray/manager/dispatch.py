@@ -61,7 +61,12 @@ class Subjects:
         self.links = links.Links(context, self.strangers, self.relay)
         self.streams = streams.ArrivingStreams(self.sources, self.strangers, self.holes)
         self.requests = requests.Requests(
-            self.transactions, self.links, self.strangers, self.relay, holes=self.holes
+            self.transactions,
+            self.links,
+            self.strangers,
+            self.relay,
+            holes=self.holes,
+            streams=self.streams,
         )
         self.for_clients = self.requests.without_body
         self.for_managers: Mapping[type[frames.Head], Handler] = {

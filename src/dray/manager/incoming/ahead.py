@@ -66,6 +66,8 @@ class KeptAhead:
     def __init__(self, context: Context) -> None:
         """Begin with none."""
         self.context = context
+        self.total_bytes = 0
+        """Bytes of all pieces."""
         self._sessions: dict[int, Session] = {}
         self._pieces: dict[int, dict[PieceKey, KeptPiece]] = {}
         self._used: dict[str, tuple[int, int]] = {}
@@ -157,7 +159,7 @@ class KeptAhead:
     def _count(self, session: Session, piece: KeptPiece, sign: int) -> None:
         size, count = self.used_by(session.peer_id)
         size, count = size + sign * piece.extent.length, count + sign
-        self.context.ahead_bytes += sign * piece.extent.length
+        self.total_bytes += sign * piece.extent.length
         if count:
             self._used[session.peer_id] = size, count
         else:

@@ -441,4 +441,4 @@ class Links:
             if isinstance(effect, PassOver)
             else data(context, queue, effect, check=self._suspicious)
         )
-        context.effects += [LinkSend(queue.route.peer, *each) for each in said]
+        context.effects.extend(LinkSend(queue.route.peer, *each) for each in said)

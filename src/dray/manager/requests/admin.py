@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dray.manager.context import Context
+    from dray.manager.incoming.streams import ArrivingStreams
     from dray.manager.peers.links import Links
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
@@ -315,7 +316,9 @@ def _check_nothing_prepared(context: Context, family: list[StoredQueue]) -> None
             )
 
 
-def handle_describe(links: Links, session: Session, request_id: int, _head: Describe) -> None:
+def handle_describe(
+    links: Links, streams: ArrivingStreams, session: Session, request_id: int, _head: Describe
+) -> None:
     """Tell how the manager stands."""
     context = links.context
     counters = context.store.counters
@@ -341,7 +344,7 @@ def handle_describe(links: Links, session: Session, request_id: int, _head: Desc
         pid=context.config.pid,
         express_memory=counters.express_memory,
         express_in_memory=counters.express_in_memory,
-        ahead_bytes=context.ahead_bytes,
+        ahead_bytes=streams.kept_ahead.total_bytes,
         disk_free=max(0, context.disk_room.free),
         low_water=context.disk_room.low_water,
         now=context.now,

@@ -34,6 +34,7 @@ from dray.wire import backup_frames, file_frames, frames
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.incoming.streams import ArrivingStreams
     from dray.manager.peers.repairs import Holes
     from dray.manager.session import Session
 
@@ -96,7 +97,6 @@ _RECEIVES: _Table[large_messages.LargeReceives] = {
 _LINKS: _Table[Links] = {
     frames.DescribeQueue: admin.handle_describe_queue,
     frames.ListQueues: admin.handle_list,
-    frames.Describe: admin.handle_describe,
     frames.PauseQueue: admin.handle_pause,
 }
 _STRANGERS: _Table[Strangers] = {
@@ -117,7 +117,7 @@ _BODY_TRANSACTIONS: _BodyTable = {
     file_frames.SendFile: sending.handle_send_file,
 }
 _BODY_RELAY: _BodyTable = {frames.Post: relay.handle_post}
-WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
+WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset({frames.Describe}).union(
     _CONTEXT, _TRANSACTIONS, _UPLOADS, _BATCHES, _RECEIVES, _LINKS, _STRANGERS, _BACKUPS, _RELAY
 )
 """Requests without a body."""
@@ -136,6 +136,7 @@ class Requests:
         relay: Relay,
         *,
         holes: Holes,
+        streams: ArrivingStreams,
     ) -> None:
         """Hand each function the object that it works with."""
         self._context = context = transactions.context
@@ -153,6 +154,7 @@ class Requests:
             **_bound(_BATCHES, self._batches),
             **_bound(_RECEIVES, receives),
             **_bound(_LINKS, links),
+            frames.Describe: partial(admin.handle_describe, links, streams),
             **_bound(_STRANGERS, strangers),
             **_bound(_BACKUPS, self._backups),
             **_bound(_RELAY, relay),

@@ -20,9 +20,7 @@ def change_access(
     context: Context, access: Access, peer_tokens: dict[Peer, str] | None = None
 ) -> None:
     """Forget what was found by the rules before; end streams and waits that are allowed no more."""
-    context.access = access
-    if peer_tokens is not None:
-        context.peer_tokens = peer_tokens
+    context.change_access(access, peer_tokens)
     for session in context.sessions.values():
         session.granted.clear()
         session.posts_to.clear()
