@@ -4,9 +4,9 @@
         async with manager.transaction() as transaction:
             await manager.queue("orders").send(b"...", transaction=transaction)
 
-What is a context manager in `dray` can be awaited here or used with `async with`; what is iterated
-over there is iterated over here with `async for`. Messages, errors and constants are those of
-`dray`. A call may be cancelled: a message is then given back, never lost, and the connection stays.
+A context manager of `dray` can be awaited here or used with `async with`, and an iterator of `dray`
+is one for `async for`. Messages, errors and constants are the same. A call may be cancelled: its
+message is then given back, never lost, and the connection stays.
 """
 
 from __future__ import annotations

@@ -26,10 +26,7 @@ def look_at(
     after: int = 0,
     is_wanted: Callable[[str], bool] = lambda _: True,
 ) -> list[Line]:
-    """The first `most` messages of the queues, one queue after the other.
-
-    Those behind a position, and with a label that is wanted.
-    """
+    """The first `most` messages behind a position with a wanted label, queue after queue."""
     lines = (
         describe(queue, message)
         for queue in queues

@@ -2,8 +2,8 @@
 
     http://127.0.0.1:7341/start/TOKEN
 
-Whoever used the link has a session, and the link is void. The file holds the next link then, so
-that the same user can open another browser.
+The first use of the link begins a session and makes the link void. The file then holds the next
+link, so that the same user can open another browser.
 """
 
 from __future__ import annotations

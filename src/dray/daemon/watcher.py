@@ -399,7 +399,7 @@ class Guard:
 
 
 def _strangers(files: Mapping[str, FileMark]) -> dict[str, FileMark]:
-    """Those with a name that a manager never gives."""
+    """The files whose names a manager never gives."""
     return {name: mark for name, mark in files.items() if not is_own_name(name)}
 
 

@@ -9,7 +9,7 @@ of the message.
     destination   added (fact) -> sent, from the first not taken, on each connection -> taken (fact)
     source        heard up to n (in the fact that acts on it) -> says taken up to n
 
-Of a stream that has ended nothing is kept: its source has deleted the queue, and hears no more.
+A stream that has ended keeps nothing: its source has deleted the queue, and hears no more.
 """
 
 from __future__ import annotations

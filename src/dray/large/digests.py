@@ -46,7 +46,7 @@ DIGESTS: Final[Mapping[str, Callable[[], Digest]]] = MappingProxyType(
 
 
 QUICK: Final = frozenset({BLAKE3})
-"""Those that take less time than a copy of the same bytes, so that no other thread is wanted."""
+"""Digests that take less time than a copy of the same bytes: they need no thread of their own."""
 
 
 def check_digest_kind(kind: str) -> str:

@@ -82,8 +82,8 @@ class Waiter:
 class WaitingReceives:
     """The receives that wait at one queue, in the order in which they came.
 
-    Those that name a message stand under its id, so that an arrival looks at none that waits for
-    another message.
+    A receive that names a message stands under its id, so that an arrival looks at no receive that
+    waits for another message.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class WaitingReceives:
             each.clear()
 
     def that_may_take(self, arrived: Mapping[IdKind, set[int] | None]) -> list[Waiter]:
-        """Those that name no message, and those that name one of the ids, in order.
+        """Give the receives that name no message, and the ones that name one of the ids, in order.
 
         `arrived` has the keys of each kind; None stands for every key of the kind.
         """

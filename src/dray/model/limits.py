@@ -240,8 +240,8 @@ TRUNCATED_MAX: Final = 64
 """Origins of which a transaction was truncated in one outgoing queue, and whose destination has not
 heard of it yet: it notes all of them in one fact, which a log of 16 KiB must hold."""
 ARRIVAL_ROUTES_MAX: Final = 100_000
-"""Ways by which messages come into queues, each a stream and a sender: 500 bytes each. A frame by
-another way is refused, and its source keeps the messages."""
+"""Routes by which messages come into queues, each a stream and a sender: 500 bytes each. A frame by
+another route is refused, and its source keeps the messages."""
 ARRIVAL_ROUTES_SHARE: Final = 4
 """All managers that are bound to one caller have at most one part in so many of these."""
 END_AGE_S_MAX: Final = 30 * 86400.0
@@ -252,8 +252,6 @@ WELCOME_TIMEOUT_S: Final = 10.0
 """A peer that accepts a connection and says nothing is dialled again."""
 LINK_CHANGES_KEPT: Final = 10
 """State changes of a connection between managers that `info()` shows."""
-TWINS_WATCHED_S: Final = 60.0
-"""How long a second manager under one id is remembered; they call every few seconds."""
 IDLE_TRANSACTION_S: Final = 3600.0
 """A client that began a transaction and forgot it holds messages no longer than this."""
 RESEND_SCHEDULE_S: Final = (30.0,) * 3 + (300.0,) * 3 + (1800.0,) * 3 + (21600.0,)

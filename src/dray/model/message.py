@@ -21,7 +21,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class Message(_Body, frozen=True, kw_only=True):
-    """One message: its body, and keywords. Those after `traceparent` queue managers set.
+    """One message: its body, and keywords. Queue managers set the ones after `traceparent`.
 
     `body` is bytes or a memoryview; times are seconds since the epoch (`sent_time`, `arrived_time`)
     or durations in seconds (`time_to_...`); sizes are bytes.

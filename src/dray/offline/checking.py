@@ -13,8 +13,8 @@ each thing that it says is held against the files, and against everything else t
     files of queues          there, readable, and as the state says
     audit                    an unbroken chain
 
-What is damaged makes the check fail; what is only worth knowing is noted. For a damaged record the
-message that it is, and what would be done with it, are named.
+Damage makes the check fail; other findings are notes. For a damaged record the check names the
+message, and says what the manager would do with it.
 """
 
 from __future__ import annotations

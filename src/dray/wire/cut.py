@@ -59,8 +59,8 @@ class CutFrames:
     ) -> int:
         """Take the beginning of a frame; how long its body is. Raises `ProtocolError`.
 
-        `announced` is the body of a Cut; of which types the frame may be is `expected`. Then give
-        it its memory.
+        `announced` is the body of a Cut; `expected` has the types that the frame may have. The
+        caller then gives the frame its memory.
         """
         if not 0 <= channel < FRAME_CHANNELS_MAX or channel in self._open:
             raise ProtocolError(f"a frame cannot be cut on channel {channel}: it is not free")

@@ -156,7 +156,7 @@ def _complete(
     under_way: dict[tuple[bytes, int], _Gathered],
     said: Callable[[_Gathered], QueuedMessage],
 ) -> Iterator[QueuedMessage]:
-    """Those that stand first and of which nothing more is expected."""
+    """The messages at the front that lack no part."""
     while waiting:
         key, found = next(iter(waiting.items()))
         if isinstance(found, QueuedMessage):

@@ -76,7 +76,7 @@ async def _chosen(handle: QueueHandle, ids: Iterable[str] | None) -> list[Queued
 def _picked(
     found: list[QueuedMessage], ids: Iterable[str] | None, where: str
 ) -> list[QueuedMessage]:
-    """Those of these ids, in the order in which they stand in their queues."""
+    """The messages with these ids, in the order of their queues."""
     if ids is None:
         return found
     wanted = dict.fromkeys(ids)

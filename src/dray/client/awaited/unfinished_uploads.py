@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def uploads_of(link: Link, queue: int = 0) -> list[UnfinishedUpload]:
-    """Those to the queue of a number, or to all queues; the oldest first."""
+    """The unfinished uploads to one queue, by its number, or to all; the oldest first."""
     # Loads what a source is made of, which most programs do without.
     from dray.client.files.upload_state import unfinished_from
 

@@ -38,7 +38,7 @@ class LargeRow(NamedTuple):
 
 
 async def in_flight(manager: Manager, paces: Paces, now: float) -> list[LargeRow]:
-    """Those that leave, then those that arrive."""
+    """Large messages that leave, then large messages that arrive."""
     infos = await manager.queues()
     outgoing = [each for each in infos if each.kind is QueueKind.OUTGOING and each.message_count]
     found: list[LargeRow] = []

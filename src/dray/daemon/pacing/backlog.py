@@ -11,8 +11,8 @@ it with its sender. Small frames always come in.
     above the bound          waits; its connection is not      one flush after the other
                              read from, no file is fetched
 
-Whoever waits is told when a sync has brought the bytes below the bound, all at the same time: each
-then brings one body, however many they are. The bound is of the sum, not of a share for each.
+When a sync has brought the bytes below the bound, all waiting connections are told at the same
+time. Each then brings one body, however many they are: the bound is for the sum of all.
 """
 
 from __future__ import annotations

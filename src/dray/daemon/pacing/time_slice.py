@@ -53,7 +53,7 @@ class Attributes(NamedTuple):
 
 
 def read_attributes(thread: int = 0) -> Attributes | None:
-    """Those of a thread by its native id, or of the calling one; None if they cannot be had."""
+    """The attributes of a thread by its native id, or of this one; None if Linux gives none."""
     calls = _CALLS.get(platform.machine())
     if sys.platform != "linux" or calls is None:
         return None

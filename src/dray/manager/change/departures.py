@@ -110,7 +110,7 @@ class Departures:
         self._rewritten_bytes = 0
         self._confirmations: dict[tuple[str, int], list[Confirmation]] = {}
         self._ended: Counter[tuple[StoredQueue, int, int]] = Counter()
-        """Messages of which their senders asked nothing, by queue, way and class."""
+        """Messages of which their senders asked nothing, by queue, route and class."""
         self.wishes: list[Wish] = []
 
     def leave_all(self, queue: StoredQueue, found: list[bytes], message_class: int) -> None:
@@ -246,7 +246,7 @@ class Departures:
     ) -> bool:
         """Note the acknowledgment message asked for, and what the source has to know.
 
-        `way` is None for what was sent from here; `final` says that the message has left for good.
+        `route` is None for a message that was sent here; `final` says that it has left for good.
         Says whether the source is told.
         """
         administration_queue = properties.administration_queue or ""
@@ -272,7 +272,7 @@ class Departures:
         return is_told
 
     def pass_on(self, route: ArrivalRoute, told: Confirmation) -> None:
-        """Tell the source of a way."""
+        """Tell the source of a route."""
         self._confirmations.setdefault((route.source, route.stream), []).append(told)
 
     def _join(self, queue: StoredQueue, tail: bytes, *, copy: bool = False) -> bool:

@@ -188,7 +188,7 @@ def note_ends(
 ) -> None:
     """Messages of a queue have ended, of which their senders asked nothing.
 
-    Those that came by a way are counted for their source; of others the operator reads at once.
+    Messages that came by a route are counted for their source; the others warn the operator now.
     """
     if not route:
         warn_of_end(context, queue.name, message_class, times=count)
@@ -203,7 +203,7 @@ def note_ends(
 
 
 def held_in(queues: Iterable[StoredQueue]) -> Counter[tuple[StoredQueue, int]]:
-    """How many messages queues hold, by queue and way."""
+    """How many messages queues hold, by queue and route."""
     found: Counter[tuple[StoredQueue, int]] = Counter()
     for queue in queues:
         for packed in queue.index.everything():

@@ -6,9 +6,9 @@
     order queue                NACK_RECEIVE_TIMEOUT_AT_SENDER      delivered, and no word since
     any other                  NACK_RECEIVE_TIMEOUT
 
-What a transaction holds waits for its outcome (R12); what is on its way to the destination on a
-connection that stands is left to the destination. So is, for a while, what the destination has: it
-expires there a little later than here, and then the word of it comes, which is better than a doubt.
+A message that a transaction holds waits for the outcome (R12). A message on its way, on a
+connection that stands, is left to the destination. So is, for a while, a message that the
+destination has: it expires there a little later than here, and the confirmation leaves no doubt.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _check_room(context: Context) -> None:
 def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
     """Which manager an outgoing queue delivers to, and what it asks for there.
 
-    Fixed when the queue is made: what was told of its messages comes back by the same way.
+    Fixed when the queue is made: word of its messages comes back by the same route.
     """
     goal = Peer(address.host, address.port, address.secure)
     via = context.config.routes.get(goal, goal)

@@ -55,7 +55,7 @@ class PeerLink:
         self.queues: set[int] = set()
         """Outgoing queues that lead there."""
         self.wanting: dict[int, None] = {}
-        """Those of them that had something to send when they were last looked at."""
+        """Outgoing queues that had something to send when the link last looked at them."""
         self.history: deque[LinkChange] = deque(maxlen=LINK_CHANGES_KEPT)
 
     def changed(self, state: LinkState, reason: str, now: float) -> None:

@@ -26,7 +26,7 @@ class MissingQueues:
         self._queues = queues
         self._wanted: dict[tuple[int, int], tuple[Session, str]] = {}
         self._of: dict[str, dict[tuple[int, int], None]] = {}
-        """Those of each caller, the oldest first."""
+        """Waiting streams of each caller, the oldest first."""
         self._seen = 0
 
     def __bool__(self) -> bool:
@@ -65,7 +65,7 @@ class MissingQueues:
                 del self._of[place]
 
     def take(self) -> Iterator[tuple[Session, int, StoredQueue]]:
-        """Those whose queue is there now; they wait no more."""
+        """Give the streams whose queue is there now; they wait no more."""
         self._seen = self._queues.made
         for key, (session, name) in list(self._wanted.items()):
             queue = self._queues.find(name)

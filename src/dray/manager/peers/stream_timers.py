@@ -30,7 +30,7 @@ class StreamTimers:
             heapq.heappush(self._due, (at, number))
 
     def due(self, now: float) -> Iterator[StoredQueue]:
-        """Those whose deadline has come."""
+        """The queues whose streams have reached their deadline."""
         while self._due and self._due[0][0] <= now:
             at, number = heapq.heappop(self._due)
             queue = self._queues.get(number)

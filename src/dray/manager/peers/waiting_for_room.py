@@ -93,7 +93,7 @@ class WaitingForRoom:
         return self._look_at if self._for_disk else None
 
     def take(self, now: float) -> Iterator[Waiting]:
-        """Those for which there is room now; they wait no more."""
+        """Give the streams for which there is room now; they wait no more."""
         if self._for_quota:
             yield from self._take_for_quota()
         if self._for_disk:

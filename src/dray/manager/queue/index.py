@@ -113,7 +113,7 @@ class Entry(NamedTuple):
     expires_us: int
     """When it leaves its queue if nobody takes it before; 0 is never."""
     route: int
-    """The number of the way it came by (`arrival_routes.py`); 0 if it was sent here."""
+    """The number of the route by which it came (`arrival_routes.py`); 0 if it was sent here."""
     ordinal: int
     """Its place among what its transaction sent to the queue, from 1; 0 outside transactions."""
     marks: int
@@ -130,7 +130,7 @@ class Entry(NamedTuple):
 
     @property
     def left_by(self) -> int:
-        """In the order queue: the number of the outgoing queue by which it left, not a way."""
+        """In the order queue: the number of the outgoing queue by which it left, not a route."""
         return self.route
 
     @property
@@ -221,13 +221,13 @@ def marks_of(entry: bytes) -> int:
 
 
 def route_of(tail: bytes) -> int:
-    """The number of the way that the message of a packed tail came by; 0 if it was sent here."""
+    """The number of the route by which the message of a packed tail came; 0 if it was sent here."""
     route: int = _ROUTE.unpack_from(tail, _ROUTE_AT)[0]
     return route
 
 
 def with_route(tail: bytes, route: int) -> bytes:
-    """The tail of the same message with another number for the way it came, or goes, by."""
+    """The tail of the same message with another number of its route."""
     packed = bytearray(tail)
     _ROUTE.pack_into(packed, _ROUTE_AT, route)
     return bytes(packed)
@@ -341,7 +341,7 @@ def lengths_in(packed: bytes) -> Iterator[int]:
 
 
 def transactions_in(packed: bytes) -> Iterator[tuple[int, int, int]]:
-    """Transaction, way and marks of packed entries."""
+    """Transaction, route and marks of packed entries."""
     return _TRANSACTIONS_IN_ENTRIES.iter_unpack(packed)
 
 
@@ -378,7 +378,7 @@ def claims_in(packed: bytes) -> Iterator[tuple[Extent, int]]:
 
 
 def express_in(packed: bytes) -> bytes:
-    """Those of packed entries that are of express messages."""
+    """The packed entries of express messages."""
     kinds = packed[KEY_BYTES + _HEAP_KIND_AT :: ENTRY_BYTES]
     if not kinds.translate(None, _LASTING):
         return b""
@@ -386,7 +386,7 @@ def express_in(packed: bytes) -> bytes:
 
 
 def entries_numbered(packed: bytes, wanted: AbstractSet[int]) -> list[bytes]:
-    """Those of packed entries whose message numbers are wanted."""
+    """The packed entries whose message numbers are wanted."""
     numbers = chain.from_iterable(_NUMBERS_IN_ENTRIES.iter_unpack(packed))
     places = [at * ENTRY_BYTES for at, number in enumerate(numbers) if number in wanted]
     return [packed[at : at + ENTRY_BYTES] for at in places]

@@ -290,7 +290,7 @@ class QueueTable:
         return queue
 
     def outgoing(self) -> list[StoredQueue]:
-        """Those that wait for other managers."""
+        """The queues whose messages go to other managers."""
         return list(self._outgoing.values())
 
     def numbered(self, number: int) -> StoredQueue:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TruncatedTransactions:
-    """Those of one outgoing queue, by route. Changed by facts and by nothing else."""
+    """Truncated transactions of one outgoing queue, by route. Only facts change them."""
 
     __slots__ = ("_positions",)
 

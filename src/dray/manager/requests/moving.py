@@ -349,7 +349,7 @@ def _first_ended(context: Context, queue: StoredQueue) -> list[bytes]:
     """
     routes = context.state.arrival_routes
     held = {_group_of(packed) for packed in queue.index.held_entries()}
-    # By one way transactions come one after another, so the first of each way is looked at only.
+    # By one route transactions come one after another: only the first of each is looked at.
     groups: dict[int, tuple[int, list[bytes]]] = {}
     found: dict[int, list[bytes]] = {}
 

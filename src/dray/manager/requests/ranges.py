@@ -82,7 +82,7 @@ class _Step(NamedTuple):
 
 
 class _OpenTransactions:
-    """Transactions that have begun and not ended, by way; at most one is open on each."""
+    """Transactions that have begun and not ended, by route; at most one is open on each."""
 
     def __init__(self, context: Context) -> None:
         """Begin before the first message of a range."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Waiters:
-    """Those who wait stand at their queues; this knows when the first of them gives up."""
+    """Waiting receives stand at their queues; this knows when the first of them gives up."""
 
     def __init__(self, receives: LargeReceives) -> None:
         """Begin with nobody waiting."""

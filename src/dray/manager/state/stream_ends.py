@@ -41,7 +41,7 @@ class StreamEnds:
         self._ends: dict[int, StreamEnd] = {}
         self._by_peer: dict[Peer, dict[int, None]] = {}
         self.news: list[StreamEnd] = []
-        """Those that came to be since somebody looked. Volatile: who starts looks at all."""
+        """Ends since the last look. Volatile: after a start the manager looks at all ends."""
 
     def __len__(self) -> int:
         """How many there are."""
@@ -52,11 +52,11 @@ class StreamEnds:
         return iter(self._ends.values())
 
     def get(self, stream: int) -> StreamEnd | None:
-        """That of one stream."""
+        """The end of one stream."""
         return self._ends.get(stream)
 
     def take_news(self) -> list[StreamEnd]:
-        """Those that came to be since this was called last."""
+        """Give the ends that came since the last call."""
         news, self.news = self.news, []
         return news
 

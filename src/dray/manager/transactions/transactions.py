@@ -60,7 +60,7 @@ class Transactions:
         self.context = context
         self.open: dict[int, OpenTransaction] = {}
         self.claims: dict[int, OpenTransaction] = {}
-        """Those that are claims of receives not yet confirmed, oldest first."""
+        """Claims: receives without a transaction that nobody has confirmed, the oldest first."""
         self.aborted_transactions = AbortedTransactions(context.leases)
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
         """Sends and receives of express messages since the start; earlier ones are forgotten."""

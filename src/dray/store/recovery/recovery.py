@@ -177,7 +177,7 @@ class Replay:
         self._lacking: list[tuple[Extent, int]] = []
         """Live extents that the log has copies of and the heap has not, each with its lsn."""
         self._misfitting: set[Extent] = set()
-        """Those that were found so far, live or not."""
+        """Extents, live or not, that do not fit their checksums."""
         self.unfinished = False
         """Whether a group that is not whole was begun at the end of the log."""
         self.disagreements: list[Disagreement] = []
