@@ -17,7 +17,7 @@ from dray.store.recovery.recovery import Replay
 from dray.store.recovery.survey import Survey
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.disk import crash_states
+from tests.crash.crash_states import crash_states
 from tests.crash.workload import (
     Findings,
     check_every_crash,

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dray.testing.disk import crash_states
+from tests.crash.crash_states import crash_states
 from tests.crash.workload import (
     Findings,
     check_every_crash,

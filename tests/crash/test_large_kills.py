@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import dray
-from dray.client.files import steps
 from dray.testing.processes import ManagerProcess
+from tests.crash import client_steps as steps
 from tests.crash.large_party import FRAGMENT
 from tests.integration.commands import until
 

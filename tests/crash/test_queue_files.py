@@ -13,9 +13,10 @@ from dray.model.callers import OWNER
 from dray.model.queue import QueueOptions
 from dray.store.lqs import FOLDER, decode, encode, file_name
 from dray.store.store import Store
-from dray.testing.disk import CrashEffect, CrashState, SimDisk, crash_states
+from dray.testing.disk import CrashEffect, SimDisk
 from dray.wire import frames
 from dray.wire.stream import Frame
+from tests.crash.crash_states import CrashState, crash_states
 from tests.inspection import look_into
 
 NOW = 1_700_000_000.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.client.files import steps
 from dray.testing.processes import ManagerProcess
+from tests.crash import client_steps as steps
 from tests.crash.transfer_party import FRAGMENT
 
 pytestmark = pytest.mark.slow

@@ -18,9 +18,10 @@ from dray.errors import StoreCorrupt
 from dray.store.decisions import LOG_DAMAGED, LOG_LOST
 from dray.store.log.checkpoint import PAIRS
 from dray.store.recovery.recovery import Loss
-from dray.testing.disk import CrashEffect, CrashState, Operation, SimDisk, crash_states
+from dray.testing.disk import CrashEffect, Operation, SimDisk
 from dray.testing.storage_recording import BEGUN, ENDED
 from dray.testing.storage_syncs import StoreSyncs
+from tests.crash.crash_states import CrashState, crash_states, do_again
 from tests.unit.store.ledger import Ledger, busy_turn, small_store
 
 CHECKPOINTS = 0.1
@@ -149,7 +150,7 @@ def flip_what_is_newest(recording: Recording, rng: Random, *, chances: int) -> C
         elif operation.verb == "mark":
             ended = max(ended, operation.offset)
         else:
-            disk.replay(operation)
+            do_again(operation, disk)
             if operation.name.startswith(("p", "j", "QMLog")) and any(operation.data):
                 place = range(operation.offset, operation.offset + len(operation.data))
                 newest[operation.name[0]] = operation.name, place

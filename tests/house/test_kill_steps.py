@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dray.client.files import steps
+from tests.crash import client_steps as steps
 
 SOURCE = Path(__file__).parents[2] / "src" / "dray"
 KILLED_AT = {

@@ -10,14 +10,13 @@ death of the process alone: everything is still there, still not durable.
 
 Faults: `full_after(n)` refuses writes and allocations beyond n more bytes; `fail_sync(n)` and
 `fail_write(n)` fail the n-th from now with an input/output error, the write after leaving part of
-it behind. `recorded(operations)` notes every operation, for `CrashStates` to cut at every point.
+it behind. `recorded(operations)` notes every operation.
 
 `inode` tells what a crash does to one file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from dray.errors import StoreCorrupt, StoreFull, StoreLocked, StorePoisoned
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, ReadableBuffer
 from dray.testing.inode import CrashEffect, Inode, patch
 
-__all__ = ["CrashEffect", "CrashState", "Operation", "SimDisk", "SimFile", "crash_states"]
+__all__ = ["CrashEffect", "Operation", "SimDisk", "SimFile"]
 
 
 class Operation(NamedTuple):
@@ -332,60 +331,6 @@ class SimDisk:
         """Note one operation, if anybody listens. Verb "mark" is the workload's own."""
         if self._operations is not None:
             self._operations.append(operation)
-
-    def replay(self, operation: Operation) -> None:
-        """Do a recorded operation again on this disk."""
-        match operation.verb:
-            case "create":
-                self.open(operation.name)
-            case "write":
-                self.open(operation.name).write(operation.data, operation.offset)
-            case "resize":
-                self.open(operation.name).truncate(operation.offset)
-            case "sync":
-                self.open(operation.name).sync()
-            case "sync_directory":
-                self.sync_directory(operation.name)
-            case "rename":
-                self.rename(operation.name, operation.other)
-            case "remove":
-                self.remove(operation.name)
-            case _:
-                pass
-
-
-class CrashState(NamedTuple):
-    """The disk after a power failure behind the first `done` operations of a recording."""
-
-    done: int
-    fate: CrashEffect
-    disk: SimDisk
-
-
-def crash_states(
-    operations: Iterable[Operation],
-    rng: Random,
-    *,
-    chances: int = 1,
-    base: SimDisk | None = None,
-) -> Iterator[CrashState]:
-    """Fail the power after every operation of a recording, in every way worth distinguishing.
-
-    After each: everything unsynced lost, everything kept, the last write torn, and `chances`
-    random subsets with random tears. The recording began on `base`, which is left as it is, or on
-    an empty disk.
-    """
-    disk = SimDisk(rng) if base is None else base.after_crash(CrashEffect.KEPT)
-    effects = [
-        CrashEffect.LOST,
-        CrashEffect.KEPT,
-        CrashEffect.TORN_LAST,
-        *[CrashEffect.CHANCE] * chances,
-    ]
-    for done, operation in enumerate(operations, 1):
-        disk.replay(operation)
-        for fate in effects:
-            yield CrashState(done, fate, disk.after_crash(fate))
 
 
 def _folder_of(name: str) -> str:

@@ -15,6 +15,7 @@ from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreP
 from dray.store.reading import ReadOnlyDisk, ReadOnlyFile
 from dray.store.real_disk import RealDisk
 from dray.testing.disk import CrashEffect, SimDisk
+from tests.crash.crash_states import do_again
 
 
 @pytest.fixture(params=["real", "simulated"])
@@ -584,7 +585,7 @@ def test_a_recording_can_be_done_again():
     disk.sync_directory()
     again = SimDisk(Random(1))
     for operation in operations:
-        again.replay(operation)
+        do_again(operation, again)
     after = again.crash(CrashEffect.LOST)
     assert after.names() == ["f", "h"]
     assert after.names("lqs") == ["k"]

@@ -143,6 +143,17 @@ def test_a_slow_line_is_no_silence():
     assert consumer.deadline() == 5.0
 
 
+def test_a_producer_whose_fragments_come_is_not_silent():
+    consumer = receiving(terms=Terms(1000, 10, 50))
+    for number, now in enumerate((10.0, 20.0, 29.0)):
+        piece(consumer, number, now=now)
+    assert consumer.handle(Tick(), 31.0) == [
+        Tell(Acked("a", ROUND, 3)),
+        Tell(Wanted("a", ROUND, 3)),
+    ]
+    assert consumer.state is TransferState.SENDING
+
+
 def test_fragments_beyond_a_gap_do_not_keep_it_from_asking_again():
     consumer = receiving()
     for now in (0.5, 1.0, 1.9):

@@ -99,6 +99,7 @@ _LINKS: _Table[Links] = {
     frames.ListQueues: admin.handle_list,
     frames.PauseQueue: admin.handle_pause,
 }
+_LINKS_AND_STREAMS: _BodyTable = {frames.Describe: admin.handle_describe}
 _STRANGERS: _Table[Strangers] = {
     frames.ListPeers: peers.handle_list_peers,
     frames.AcceptPeer: peers.handle_accept_peer,
@@ -117,8 +118,17 @@ _BODY_TRANSACTIONS: _BodyTable = {
     file_frames.SendFile: sending.handle_send_file,
 }
 _BODY_RELAY: _BodyTable = {frames.Post: relay.handle_post}
-WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset({frames.Describe}).union(
-    _CONTEXT, _TRANSACTIONS, _UPLOADS, _BATCHES, _RECEIVES, _LINKS, _STRANGERS, _BACKUPS, _RELAY
+WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
+    _CONTEXT,
+    _TRANSACTIONS,
+    _UPLOADS,
+    _BATCHES,
+    _RECEIVES,
+    _LINKS,
+    _LINKS_AND_STREAMS,
+    _STRANGERS,
+    _BACKUPS,
+    _RELAY,
 )
 """Requests without a body."""
 WITH_BODY: frozenset[type[frames.Head]] = frozenset().union(_BODY_TRANSACTIONS, _BODY_RELAY)
@@ -154,7 +164,7 @@ class Requests:
             **_bound(_BATCHES, self._batches),
             **_bound(_RECEIVES, receives),
             **_bound(_LINKS, links),
-            frames.Describe: partial(admin.handle_describe, links, streams),
+            **_bound(_LINKS_AND_STREAMS, links, streams),
             **_bound(_STRANGERS, strangers),
             **_bound(_BACKUPS, self._backups),
             **_bound(_RELAY, relay),
@@ -203,6 +213,6 @@ class Requests:
 
 
 def _bound(
-    table: Mapping[type[frames.Head], Callable[..., None]], subject: object
+    table: Mapping[type[frames.Head], Callable[..., None]], *subjects: object
 ) -> Mapping[type[frames.Head], Callable[..., None]]:
-    return {kind: partial(handler, subject) for kind, handler in table.items()}
+    return {kind: partial(handler, *subjects) for kind, handler in table.items()}
