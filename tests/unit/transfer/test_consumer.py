@@ -143,15 +143,11 @@ def test_a_slow_line_is_no_silence():
     assert consumer.deadline() == 5.0
 
 
-def test_a_producer_whose_fragments_come_is_not_silent():
+def test_a_fragment_that_comes_puts_off_asking_again():
     consumer = receiving(terms=Terms(1000, 10, 50))
-    for number, now in enumerate((10.0, 20.0, 29.0)):
-        piece(consumer, number, now=now)
-    assert consumer.handle(Tick(), 31.0) == [
-        Tell(Acked("a", ROUND, 3)),
-        Tell(Wanted("a", ROUND, 3)),
-    ]
-    assert consumer.state is TransferState.SENDING
+    piece(consumer, 0, now=1.9)
+    assert consumer.handle(Tick(), 2.1) == [Tell(Acked("a", ROUND, 1))]
+    assert consumer.deadline() == pytest.approx(3.9)
 
 
 def test_fragments_beyond_a_gap_do_not_keep_it_from_asking_again():
