@@ -187,3 +187,11 @@ def test_no_token_is_in_any_log(server, client):
     said = server.log.read_text()
     assert client.token not in said
     assert "wrong-token-abc" not in said
+
+
+def test_strangers_fill_no_log(server):
+    before = server.log.read_text()
+    upgrade = b"GET /v1/queues HTTP/1.1\r\nHost: x\r\nConnection: upgrade, close\r\n"
+    for junk in (b"\0" * 100, b"GET\r\n\r\n", upgrade + b"Upgrade: websocket\r\n\r\n"):
+        assert raw(server, junk)[:9] == b"HTTP/1.1 "
+    assert server.log.read_text() == before

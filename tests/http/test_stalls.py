@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 from starlette.applications import Starlette
+from starlette.responses import Response
 from starlette.routing import Route
 
+from dray.console.form import read_form
 from dray.console.http import bodies, protocol
 from dray.console.http.refusal import HttpRefusal
 from dray.console.http.server import server
 from dray.console.v1.problems import problem
+from tests.integration.commands import until
 
 LONG_S, SHORT_S = 60.0, 0.1
 
@@ -121,3 +124,84 @@ def test_an_answer_whose_client_has_hung_up_ends(short):
             await asyncio.wait_for(given.ended.wait(), LONG_S)
 
     asyncio.run(hang_up())
+
+
+@pytest.mark.slow
+def test_a_form_that_stalls_is_answered_408(short):
+    short(bodies, "STALLED_S")
+
+    async def form(request):
+        with pytest.raises(HttpRefusal) as refused:
+            await read_form(request)
+        return problem(refused.value)
+
+    async def stall():
+        async with served(Starlette(routes=[Route("/form", form, methods=["POST"])])) as (
+            reader,
+            writer,
+        ):
+            writer.write(
+                b"POST /form HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                b"Content-Type: application/x-www-form-urlencoded\r\n\r\nname=o"
+            )
+            answer = await asyncio.wait_for(reader.read(), LONG_S)
+            assert answer.startswith(b"HTTP/1.1 408")
+            writer.close()
+
+    asyncio.run(stall())
+
+
+@asynccontextmanager
+async def narrow(app):
+    """A server and one of its clients, between which few bytes are on their way."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    running = server(app)
+    task = asyncio.create_task(running.serve([listening]))
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        await asyncio.to_thread(client.connect, listening.getsockname())
+        try:
+            yield running, client
+        finally:
+            running.should_exit = True
+            await task
+
+
+async def whole_page(_request):
+    """An answer that no buffer of the kernel holds, and that is too short to be held back."""
+    return Response(bytes(60_000))
+
+
+@pytest.mark.slow
+def test_a_client_that_takes_nothing_of_its_last_answer_is_hung_up_on(short):
+    short(protocol, "STALLED_S")
+
+    async def stall():
+        async with narrow(Starlette(routes=[Route("/page", whole_page)])) as (running, client):
+            client.sendall(b"GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            await asyncio.to_thread(client.recv, 1)
+            await asyncio.to_thread(until, lambda: not running.server_state.connections)
+
+    asyncio.run(stall())
+
+
+def test_a_client_that_takes_an_answer_slowly_may_take_its_time():
+    async def take():
+        async with narrow(Bodies().app) as (running, client):
+            client.sendall(b"GET /give HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asyncio.to_thread(client.recv, 1)
+            (connection,) = running.server_state.connections
+            await asyncio.to_thread(until, lambda: connection._taking_timer is not None)
+            for _ in range(3):
+                # Less than a piece, so the server has no reason to write on.
+                await asyncio.to_thread(client.recv, 30_000, socket.MSG_WAITALL)
+                connection._look_at_taking()
+                assert not connection.transport.is_closing()
+            while connection._untaken != protocol._bytes_untaken(connection.transport):
+                connection._watch_taking()
+                await asyncio.sleep(0)
+            connection._look_at_taking()
+            assert connection.transport.is_closing(), "it has taken nothing more"
+
+    asyncio.run(take())

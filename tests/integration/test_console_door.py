@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import ssl
 import stat
 import subprocess
@@ -389,3 +390,20 @@ def test_the_command_loads_no_library_of_the_console_before_it_runs():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_a_form_that_breaks_off_is_no_failure_of_the_console(client, console):
+    host, _, port = console.address.removeprefix("http://").partition(":")
+    cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    for path in ("/queues/act", "/sample/sent/large"):
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {console.address}\r\n"
+            f"Cookie: {cookie}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+            "Content-Length: 100\r\n\r\nname=o"
+        )
+        with socket.create_connection((host, int(port))) as wire:
+            wire.sendall(head.encode())
+            wire.shutdown(socket.SHUT_WR)
+            wire.recv(65536)
+    assert client.get("/sample").status_code == 200
+    assert console.logged() == ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dray.aio import Manager
 
 _log = logging.getLogger(__name__)
+_HUNG_UP: Final = 499
 _BUG = "the console failed, which is a bug of Dray; its log says where"
 TABS: list[Tab] = [*pages.tabs, *sample.tabs]
 
@@ -55,6 +57,7 @@ def behind_door(
         exception_handlers={
             DrayError: _dray_error,
             HttpRefusal: _refusal,
+            ClientDisconnect: _gone,
             HTTPException: _http_error,
             Exception: _bug,
         },
@@ -82,6 +85,12 @@ async def _dray_error(request: Request, error: Exception) -> Response:
 async def _refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, HttpRefusal)
     return console_of(request).error(request, HTTPStatus(error.status), str(error), error.code)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """The browser went away before its request was whole; nobody reads this answer."""
+    del request, error
+    return Response(status_code=_HUNG_UP)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from dray.console.callers import CONSOLE
 from dray.console.console import VISITOR, Console
 from dray.console.form import read_form
 from dray.console.http.protocol import CERTIFIED
+from dray.console.http.refusal import HttpRefusal
 from dray.console.start_link import START, StartLink
 from dray.console.statuses import status_of
 from dray.console.visitors import Visitors
@@ -148,7 +149,11 @@ class Door:
                 _guard(MutableHeaders(scope=message), request.url.path)
             await send(message)
 
-        answer = await self._answer(request)
+        try:
+            answer = await self._answer(request)
+        except ClientDisconnect:
+            # Nobody reads an answer any more.
+            return
         await (answer or self._app)(scope, receive, send_guarded)
 
     async def _answer(self, request: Request) -> Response | None:
@@ -213,6 +218,8 @@ class Door:
             await self._console.callers.manager(Credential(token))
         except DrayError as error:
             return self._shut(request, status_of(error), str(error))
+        except HttpRefusal as refusal:
+            return self._refused(request, HTTPStatus(refusal.status), str(refusal))
         home = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         keeping.set_cookie(home, keeping.visitors.admit(Credential(token)))
         return home

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
+from dray.console.http.bodies import RequestBody
 from dray.errors import Misuse
 
 if TYPE_CHECKING:
@@ -35,15 +36,16 @@ class Form:
 
 
 async def read_form(request: Request) -> Form:
-    """Read a form; raises `Misuse` for one that is too long or no form."""
+    """Read a form; raises `Misuse` for one that is too long or no form.
+
+    And `HttpRefusal` for a client that stalls.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":
         raise Misuse("the request carries no form; use the page of the console")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _BYTES_MAX:
-            raise Misuse("the form is too long; choose fewer messages at a time")
+    body, is_whole = await RequestBody(request).beginning(_BYTES_MAX)
+    if not is_whole:
+        raise Misuse("the form is too long; choose fewer messages at a time")
     try:
         fields = parse_qs(
             body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict"

@@ -8,6 +8,9 @@ behind them.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import sys
+import termios
 from typing import Any, ClassVar, Final
 
 import h11
@@ -60,6 +63,7 @@ class BoundedProtocol(H11Protocol):
         self.app_state = {**self.app_state, TAKE_BODY: self._take_body}
         self._head_timer: asyncio.TimerHandle | None = None
         self._taking_timer: asyncio.TimerHandle | None = None
+        self._untaken = 0
         self._long: LongBody | None = None
         self._behind = b""
         """Bytes of the next request, which came before the answer to a long body was complete."""
@@ -94,7 +98,10 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """An answer has gone out: wait for the next request."""
         super().on_response_complete()
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+        if self.transport.is_closing():
+            # The rest of the answer waits for a client that may never take it.
+            self._watch_taking()
+        elif self.conn.their_state is h11.IDLE:
             self.without_head.add(self)
         if self._long is None or self.transport.is_closing():
             return
@@ -107,7 +114,7 @@ class BoundedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """The client takes more slowly than it is given."""
         super().pause_writing()
-        self._taking_timer = self.loop.call_later(STALLED_S, self.transport.abort)
+        self._watch_taking()
 
     def resume_writing(self) -> None:
         """It has taken enough for more."""
@@ -142,6 +149,18 @@ class BoundedProtocol(H11Protocol):
         if behind:
             self.data_received(behind)
 
+    def _watch_taking(self) -> None:
+        """Hang up on a client that takes nothing from now on; a slow one may take its time."""
+        self._stop("_taking_timer")
+        self._untaken = _bytes_untaken(self.transport)
+        self._taking_timer = self.loop.call_later(STALLED_S, self._look_at_taking)
+
+    def _look_at_taking(self) -> None:
+        if _bytes_untaken(self.transport) < self._untaken:
+            self._watch_taking()
+        else:
+            self.transport.abort()
+
     def _watch_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
 
@@ -150,6 +169,13 @@ class BoundedProtocol(H11Protocol):
         if timer is not None:
             timer.cancel()
             setattr(self, name, None)
+
+
+def _bytes_untaken(transport: asyncio.Transport) -> int:
+    """Bytes that wait here and in the kernel, or that the client has not acknowledged."""
+    sock = transport.get_extra_info("socket")
+    queued = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
+    return transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
 
 def _certified(certificate: dict[str, Any] | None) -> str:

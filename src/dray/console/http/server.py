@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
-    """A server that logs warnings, and no request; `should_exit` ends it."""
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    """A server that logs its own failures, and no request; `should_exit` ends it."""
+    # It warns of each malformed request, so strangers could fill the log.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
     class OwnProtocol(BoundedProtocol):
         without_head = WithoutHead()

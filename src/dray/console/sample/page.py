@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -14,7 +13,6 @@ from dray.console.attachments import attachment
 from dray.console.console import FRAGMENT, Console, console_of, visitor_of
 from dray.console.form import read_form, whole_number
 from dray.console.http.bodies import BodyAnswer, Piece, RequestBody
-from dray.console.http.refusal import HttpRefusal
 from dray.console.sample import queues, receiving, sending
 from dray.console.sample.file_in_form import FormWithFile
 from dray.console.sample.received import ReceivedFile, ReceivedFiles
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-_HUNG_UP: Final = 499
-"""The browser went away before its file was whole; nobody reads this answer."""
 _DRAINED_BYTES_MAX: Final = 64 << 20
 """More of a file that was refused is not worth its time on the network."""
 
@@ -74,11 +70,6 @@ async def _send(request: Request) -> Response:
             except DrayError as error:
                 await _drain(file)
                 return _failed(request, error)
-    except ClientDisconnect:
-        return Response(status_code=_HUNG_UP)
-    except HttpRefusal as refusal:
-        status = HTTPStatus(refusal.status)
-        return console.error(request, status, str(refusal), refusal.code)
     except DrayError as error:
         return _failed(request, error)
 

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from dray.console.http.bodies import RequestBody
 from dray.console.http.protocol import CERTIFIED
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.held import Ended, Holding, Holdings
@@ -43,14 +44,12 @@ class Call(NamedTuple):
 
     async def json(self, kind: type[Asked]) -> Asked:
         """The body as JSON; raises `HttpRefusal`."""
-        body = bytearray()
-        async for piece in self.request.stream():
-            body += piece
-            if len(body) > JSON_BYTES_MAX:
-                raise HttpRefusal(
-                    413, "body-too-large", f"this request takes at most {JSON_BYTES_MAX} bytes of"
-                    " JSON; send less",
-                )  # fmt: skip
+        body, is_whole = await RequestBody(self.request).beginning(JSON_BYTES_MAX)
+        if not is_whole:
+            raise HttpRefusal(
+                413, "body-too-large", f"this request takes at most {JSON_BYTES_MAX} bytes of"
+                " JSON; send less",
+            )  # fmt: skip
         try:
             return msgspec.json.decode(bytes(body) or b"{}", type=kind)
         except msgspec.MsgspecError as error:
@@ -110,6 +109,8 @@ class Row(NamedTuple):
     """The body of a request: "json", a media type, or nothing."""
     changes: bool = True
     """Whether it is refused where nothing may be changed."""
+    tus: bool = False
+    """Whether it is part of tus, whose answers name its version."""
 
 
 class Endpoint:
