@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import socket
+from contextlib import contextmanager
 
 import pytest
 from tusclient.client import TusClient
@@ -20,7 +21,8 @@ PIECE = 256 * 1024
 
 
 def tus(**more):
-    return {"Tus-Resumable": "1.0.0", **{k.replace("_", "-"): str(v) for k, v in more.items()}}
+    said = {k.replace("_", "-"): v if isinstance(v, bytes) else str(v) for k, v in more.items()}
+    return {"Tus-Resumable": "1.0.0", **said}
 
 
 def metadata(**values):
@@ -31,7 +33,7 @@ def create(client, queue, length=SIZE, **more):
     headers = tus(upload_length=length, upload_metadata=metadata(queue=queue, **more))
     answer = client.post("/v1/uploads", headers=headers)
     assert answer.status_code == 201, answer.text
-    assert answer.headers["upload-expires"].endswith("GMT")
+    assert answer.headers.get("upload-expires", "").endswith("GMT") == bool(length)
     return answer.headers["location"]
 
 
@@ -105,25 +107,40 @@ def test_pieces_of_any_length_become_one_message(client, queue):
     assert nothing_is_there(client, queue)
 
 
+@contextmanager
+def half_sent(client, server, where, body):
+    """A request of which the server has taken the half, and whose connection is dead."""
+    with socket.create_connection(("127.0.0.1", int(server.base.rpartition(":")[2]))) as dead:
+        head = f"PATCH {where} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {client.token}\r\n"
+        lines = {**tus(upload_offset=0, content_length=len(body)), "Content-Type": PATCH}
+        head += "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"
+        dead.sendall(head.encode() + body[: len(body) // 2])
+        # It is taken: others are told so.
+        until(lambda: patch(client, where, 0, b"").status_code == 423)
+        yield dead
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [SIZE, 100_000], ids=["long", "short"])
 def test_head_ends_a_request_whose_connection_is_dead_and_the_upload_goes_on(
     client, queue, server, length
 ):
     where, body = create(client, queue, length), BODY[:length]
-    dead = socket.create_connection(("127.0.0.1", int(server.base.rpartition(":")[2])))
-    with dead:
-        head = f"PATCH {where} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {client.token}\r\n"
-        lines = {**tus(upload_offset=0), "Content-Type": PATCH, "Content-Length": str(length)}
-        head += "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"
-        dead.sendall(head.encode() + body[: length // 2])
-        # It is taken: others are told so.
-        until(lambda: patch(client, where, 0, b"").status_code == 423)
+    with half_sent(client, server, where, body) as dead:
         there = offset(client, where)
         assert there <= length // 2
         assert dead.recv(65536).startswith(b"HTTP/1.1 409")
     assert patch(client, where, there, body[there:]).status_code == 204
     assert received(client, queue)[1] == body
+
+
+def test_delete_ends_a_request_whose_connection_is_dead_and_drops_the_upload(client, queue, server):
+    where = create(client, queue, 100_000)
+    with half_sent(client, server, where, BODY[:100_000]) as dead:
+        assert client.delete(where, headers=tus()).status_code == 204
+        assert dead.recv(65536).startswith(b"HTTP/1.1 409")
+    assert client.head(where, headers=tus()).status_code == 404
+    assert client.get(f"/v1/queues/{queue}").json()["byte_count"] == 0
 
 
 def test_an_empty_upload_is_an_empty_message(client, queue):
@@ -148,6 +165,8 @@ def test_bytes_that_do_not_fit_their_checksum_are_not_kept(client, queue):
         at += len(piece)
     unknown = patch(client, where, at, b"x", upload_checksum="crc99 eA==")
     assert (unknown.status_code, unknown.json()["code"]) == (400, "bad-checksum")
+    strange = patch(client, where, at, b"x", upload_checksum=b"sha1 \xe9")
+    assert (strange.status_code, strange.json()["code"]) == (400, "bad-checksum")
     assert patch(client, where, at, BODY[at:]).status_code == 204
     assert received(client, queue)[1] == BODY
 
@@ -186,6 +205,8 @@ def test_an_upload_of_another_caller_is_not_found(client, queue, server):
         (tus(upload_length="5", upload_metadata=metadata(queue="missing")), 404),
         (tus(upload_length=9 * 10**18, upload_metadata="queue YQ=="), 413),
         (tus(upload_length="5", upload_metadata="queue " + "A" * 5000), 413),
+        (tus(upload_length="5", upload_metadata="queue YQ==,Queue Yg=="), 400),
+        (tus(upload_length="5", upload_metadata="queue /////w=="), 400),
         (tus(upload_length="5", upload_metadata=metadata(queue="a", **{"dray-x": "y"})), 400),
     ],
 )
@@ -206,3 +227,48 @@ def test_a_wrong_piece_is_refused_and_changes_nothing(client, queue):
     assert client.head(f"{where}0", headers=tus()).status_code in (200, 404)
     told = client.options("/v1/uploads").headers
     assert told["tus-extension"] == "creation,expiration,termination,checksum"
+
+
+def test_every_answer_at_an_upload_names_the_version_also_a_refusal(client, queue, server):
+    where = create(client, queue, 10)
+    with server.client("wrong") as stranger:
+        for answer, status in (
+            (stranger.head(where, headers=tus()), 401),
+            (client.put(where, headers=tus()), 405),
+            (client.get("/v1/uploads"), 405),
+            (client.head(f"{where}x", headers=tus()), 404),
+            (client.head(where), 412),
+            (client.head(where, headers=tus()), 200),
+            (client.options("/v1/uploads"), 204),
+        ):
+            assert answer.status_code == status
+            assert answer.headers["tus-resumable"] == "1.0.0"
+            assert answer.headers["cache-control"] == "no-store"
+            assert ("tus-version" in answer.headers) == (status in {412, 204})
+
+
+def test_a_header_names_the_method_for_clients_that_send_few_methods(client, queue):
+    where = create(client, queue, 4)
+
+    def post(method, body=b"", **more):
+        named = {"X-HTTP-Method-Override": method, "Content-Type": PATCH}
+        return client.post(where, headers=tus(**more) | named, content=body)
+
+    assert post("PATCH", b"ab", upload_offset=0).headers["upload-offset"] == "2"
+    assert post("HEAD").headers["upload-offset"] == "2"
+    # Where nothing speaks tus, the header means nothing.
+    override = {"X-HTTP-Method-Override": "DELETE"}
+    assert client.get(f"/v1/queues/{queue}", headers=override).status_code == 200
+    assert post("DELETE").status_code == 204
+    assert client.head(where, headers=tus()).status_code == 404
+
+
+def test_head_repeats_the_metadata_of_an_unfinished_upload(client, queue):
+    said = f"{metadata(queue=queue, filename='b.bin')},of-others /////w==,empty"
+    headers = tus(upload_length=4, upload_metadata=said)
+    where = client.post("/v1/uploads", headers=headers).headers["location"]
+    told = client.head(where, headers=tus()).headers
+    assert told["upload-metadata"] == said
+    done = patch(client, where, 0, b"abcd")
+    assert "upload-expires" not in done.headers, "it is finished, so it does not expire"
+    assert received(client, queue)[0].headers["dray-label"] == "b.bin"

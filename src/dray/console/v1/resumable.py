@@ -24,7 +24,7 @@ from dray.client.calls.messages import checked_header, record_of
 from dray.client.files.upload_state import UploadOrigin
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.limits import UPLOAD_FRAGMENT_BYTES, UPLOAD_FRAGMENTS
-from dray.console.v1.properties import properties_of
+from dray.console.v1.metadata import UploadMetadata, metadata_of
 from dray.errors import MessageNotFound, NotTransactional, ProtocolError, TransactionSequence
 from dray.large.digests import BLAKE3, Digest
 from dray.large.split import RoomNeeded, Split
@@ -65,9 +65,8 @@ _SAID: Final = "tus"
 class HttpOrigin(UploadOrigin, frozen=True, kw_only=True):
     """The source of an upload over HTTP, as it is kept at the queue manager."""
 
-    queue: str
-    properties: dict[str, str]
-    """Headers of a send, by name."""
+    metadata: str
+    """`Upload-Metadata` as its client sent it."""
 
 
 class UploadName(NamedTuple):
@@ -110,9 +109,9 @@ class HttpUpload:
         return self.name.length if self.committed else self._split.size + len(self._rest)
 
     @property
-    def holds_rest(self) -> bool:
-        """Whether bytes wait here that the queue manager does not have."""
-        return bool(self._rest)
+    def metadata(self) -> str:
+        """`Upload-Metadata` as its client sent it; empty for one that was found committed."""
+        return self._origin.metadata
 
     @property
     def room(self) -> RoomNeeded:
@@ -287,9 +286,7 @@ class RequestChecksum:
         return self._digest.digest() == self._wanted
 
 
-async def begun(
-    queue: Queue, length: int, message: Message, properties: dict[str, str]
-) -> HttpUpload:
+async def begun(queue: Queue, length: int, metadata: UploadMetadata) -> HttpUpload:
     """Begin an upload to a queue; its header is durable then."""
     link = queue.handle.link
     connection = await link.connection()
@@ -309,13 +306,12 @@ async def begun(
         BLAKE3,
         length,
         f"HTTP to {queue.name}",
-        queue=queue.name,
-        properties=properties,
+        metadata=metadata.said,
     )
     source = msgspec.json.encode(origin)
     if len(source) > UPLOAD_SOURCE_BYTES_MAX:
         raise HttpRefusal(413, "metadata-too-large", "Upload-Metadata is too long; send less of it")
-    upload = HttpUpload(name, opened.number, origin, message)
+    upload = HttpUpload(name, opened.number, origin, metadata.message)
     room, longest = upload.room
     begin = UploadBegin(opened.number, number, room, source, longest)
     await connection.ask(begin, UploadState)
@@ -323,27 +319,26 @@ async def begun(
     return upload
 
 
-async def offset_of(link: Link, name: UploadName) -> int:
-    """How many bytes of an upload that is not at hand the queue manager has."""
+async def progress_of(link: Link, name: UploadName) -> tuple[int, str]:
+    """How many bytes of an upload that is not at hand there are, and its `Upload-Metadata`."""
     state = await _state_of(link, name)
-    return name.length if state.status == TransactionStatus.COMMITTED else state.size
+    if state.status == TransactionStatus.COMMITTED:
+        return name.length, ""
+    return state.size, _origin_of(state).metadata
 
 
 async def resumed(queue_named: Callable[[str], Queue], link: Link, name: UploadName) -> HttpUpload:
     """An upload that was begun elsewhere; what of it is here is read back when it goes on."""
     state = await _state_of(link, name)
     if state.status == TransactionStatus.COMMITTED:
-        origin = HttpOrigin(_SAID, _fragment_size(name.length), BLAKE3, queue="", properties={})
+        origin = HttpOrigin(_SAID, _fragment_size(name.length), BLAKE3, metadata="")
         upload = HttpUpload(name, 0, origin, Message())
         upload.committed = True
         return upload
-    try:
-        origin = msgspec.json.decode(bytes(state.source), type=HttpOrigin)
-    except msgspec.MsgspecError as error:
-        raise gone() from error
-    opened = await queue_named(origin.queue).handle.opened(await link.connection())
-    message = Message(**properties_of(origin.properties, list(origin.properties)))
-    upload = HttpUpload(name, opened.number, origin, message)
+    origin = _origin_of(state)
+    metadata = metadata_of(origin.metadata)
+    opened = await queue_named(metadata.queue).handle.opened(await link.connection())
+    upload = HttpUpload(name, opened.number, origin, metadata.message)
     await upload.attach(link)
     return upload
 
@@ -372,6 +367,13 @@ async def _state_of(link: Link, name: UploadName) -> UploadState:
     if state.status not in (_OPEN, TransactionStatus.COMMITTED):
         raise gone()
     return state
+
+
+def _origin_of(state: UploadState) -> HttpOrigin:
+    try:
+        return msgspec.json.decode(bytes(state.source), type=HttpOrigin)
+    except msgspec.MsgspecError as error:
+        raise gone() from error
 
 
 def _fragment_size(length: int) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -17,7 +18,7 @@ from dray.console.v1.problems import problem
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 
 ROWS: Final = (
@@ -43,6 +44,10 @@ ROWS: Final = (
         "The body, or the range of it that `Range` asks for; renews the lease.",
         changes=False,
     ),
+    Row(
+        "GET", "/v1/leases/{lease}/properties", leases.properties, (200,),
+        "All properties of the message, also those that are too long for headers.", changes=False,
+    ),
     Row("PATCH", "/v1/leases/{lease}", leases.renew, (204,), "Renew the lease."),
     Row("DELETE", "/v1/leases/{lease}", leases.settle, (204,), "Commit: the message is received."),
     Row(
@@ -61,18 +66,23 @@ ROWS: Final = (
     ),
     Row(
         "OPTIONS", "/v1/uploads", uploads.tell, (204,), "Version and extensions of tus.",
-        changes=False,
+        changes=False, tus=True,
     ),
-    Row("POST", "/v1/uploads", uploads.create, (201,), "Begin a resumable upload (tus)."),
+    Row(
+        "POST", "/v1/uploads", uploads.create, (201,), "Begin a resumable upload (tus).", tus=True,
+    ),
     Row(
         "HEAD", "/v1/uploads/{upload}", uploads.describe, (200,), "How far the upload is.",
-        changes=False,
+        changes=False, tus=True,
     ),
     Row(
         "PATCH", "/v1/uploads/{upload}", uploads.patch, (204,),
         "Send on; with the last byte the message is sent.", "application/offset+octet-stream",
+        tus=True,
     ),
-    Row("DELETE", "/v1/uploads/{upload}", uploads.terminate, (204,), "Drop the upload."),
+    Row(
+        "DELETE", "/v1/uploads/{upload}", uploads.terminate, (204,), "Drop the upload.", tus=True,
+    ),
     Row(
         "GET", "/v1/outcome", transactions.outcome, (200,),
         "How the transaction `?id=` has ended; settles a send or receive in doubt.",
@@ -83,14 +93,14 @@ DOCUMENT: Final = "/v1/openapi.json"
 
 
 def _routes() -> list[BaseRoute]:
-    found: dict[str, dict[str, Endpoint]] = {}
+    found: dict[str, list[Row]] = {}
     for row in ROWS:
-        found.setdefault(row.path, {})[row.method] = Endpoint(row)
+        found.setdefault(row.path, []).append(row)
     paths = [Route(DOCUMENT, _document, methods=["GET"])]
-    for path, methods in found.items():
+    for path, rows in found.items():
         # A queue of another manager has slashes in its name.
         pattern = path.replace("{queue}", "{queue:path}")
-        paths.append(Route(pattern, _Methods(methods)))
+        paths.append(Route(pattern, _Methods(rows)))
     # The longer ones first: a name of a queue could be anything.
     paths.sort(key=lambda each: -each.path.count("/"))
     return [*paths, Route("/v1/{rest:path}", _unknown)]
@@ -109,20 +119,36 @@ async def _unknown(request: Request) -> Response:
 class _Methods:
     """All methods at one path."""
 
-    def __init__(self, methods: Mapping[str, Endpoint]) -> None:
-        self.methods = dict(methods)
-        if "GET" in methods:
-            self.methods.setdefault("HEAD", methods["GET"])
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.methods = {row.method: Endpoint(row) for row in rows}
+        self._is_tus = any(row.tus for row in rows)
+        if "GET" in self.methods:
+            self.methods.setdefault("HEAD", self.methods["GET"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = self.methods.get(scope["method"])
+        method = scope["method"]
+        if self._is_tus:
+            send = _naming_tus(send)
+            method = Headers(scope=scope).get(uploads.METHOD_OVERRIDE, method)
+        endpoint = self.methods.get(method)
         if endpoint is not None:
             await endpoint(scope, receive, send)
             return
         allowed = ", ".join(sorted(self.methods))
-        sentence = f"{scope['method']} is not for {scope['path']}; use {allowed}"
+        sentence = f"{method} is not for {scope['path']}; use {allowed}"
         refused = HttpRefusal(405, "method-not-allowed", sentence, {"Allow": allowed})
         await problem(refused)(scope, receive, send)
+
+
+def _naming_tus(send: Send) -> Send:
+    """Each answer names the version of tus, also one that refuses."""
+
+    async def named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(uploads.TUS)
+        await send(message)
+
+    return named
 
 
 routes: Final = _routes()

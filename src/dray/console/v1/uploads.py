@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import re
 import time
+from contextlib import asynccontextmanager
 from email.utils import formatdate
 from functools import wraps
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
-
-from starlette.responses import Response
 
 from dray.console.http.bodies import RequestBody
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, Handler, nothing
-from dray.console.v1.limits import (
-    CHECKED_BYTES_MAX,
-    METADATA_BYTES_MAX,
-    SETTLE_S,
-    UPLOAD_BYTES_MAX,
-)
-from dray.console.v1.problems import problem
-from dray.console.v1.properties import PREFIX, SENT, TEXT, properties_of, shown
+from dray.console.v1.limits import CHECKED_BYTES_MAX, SETTLE_S, UPLOAD_BYTES_MAX
+from dray.console.v1.metadata import metadata_of
+from dray.console.v1.properties import shown
 from dray.console.v1.resumable import (
     HttpUpload,
     RequestChecksum,
@@ -33,19 +25,22 @@ from dray.console.v1.resumable import (
     begun,
     drop,
     gone,
-    offset_of,
+    progress_of,
     resumed,
 )
-from dray.errors import DrayError
 from dray.model.limits import UPLOAD_AGE_S_MAX
-from dray.model.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
+
+    from starlette.responses import Response
 
 VERSION: Final = "1.0.0"
 ALGORITHMS: Final = ("sha1", "sha256", "md5")
-_TUS: Final = {"Tus-Resumable": VERSION, "Cache-Control": "no-store"}
+TUS: Final = {"Tus-Resumable": VERSION, "Cache-Control": "no-store"}
+"""Headers of every answer at the addresses of uploads."""
+METHOD_OVERRIDE: Final = "x-http-method-override"
+"""In a request of tus this names its method, for clients that can send a few methods only."""
 _KNOWN: Final = {
     "Tus-Version": VERSION,
     "Tus-Extension": "creation,expiration,termination,checksum",
@@ -58,22 +53,17 @@ _WHOLE: Final = re.compile(r"[0-9]{1,19}\Z", re.ASCII)
 
 
 def in_tus(handler: Handler) -> Handler:
-    """A handler that speaks tus: it checks the version, and each answer names it."""
+    """A handler that speaks tus: it checks the version first."""
 
     @wraps(handler)
     async def spoken(call: Call) -> Response:
-        try:
-            if call.request.headers.get("tus-resumable") != VERSION:
-                raise HttpRefusal(
-                    412, "wrong-tus-version", f"this server speaks tus {VERSION}; send"
-                    f" Tus-Resumable: {VERSION}",
-                    {"Tus-Version": VERSION},
-                )  # fmt: skip
-            return await handler(call)
-        except (DrayError, HttpRefusal) as error:
-            answer = problem(error)
-            answer.headers.update(_TUS)
-            return answer
+        if call.request.headers.get("tus-resumable") != VERSION:
+            raise HttpRefusal(
+                412, "wrong-tus-version", f"this server speaks tus {VERSION}; send"
+                f" Tus-Resumable: {VERSION}",
+                {"Tus-Version": VERSION},
+            )  # fmt: skip
+        return await handler(call)
 
     return spoken
 
@@ -81,7 +71,7 @@ def in_tus(handler: Handler) -> Handler:
 async def tell(call: Call) -> Response:
     """Tell the version and the extensions of tus."""
     del call
-    return nothing(204, {**_TUS, **_KNOWN})
+    return nothing(204, _KNOWN)
 
 
 @in_tus
@@ -93,13 +83,12 @@ async def create(call: Call) -> Response:
         raise HttpRefusal(
             413, "upload-too-long", f"an upload has at most {UPLOAD_BYTES_MAX} bytes; send several"
         )
-    queue, properties = _metadata(headers.get("upload-metadata", ""))
-    message = Message(**properties_of(properties, list(properties)))
-    upload = await begun(call.caller.manager.queue(queue), length, message, properties)
+    metadata = metadata_of(headers.get("upload-metadata", ""))
+    upload = await begun(call.caller.manager.queue(metadata.queue), length, metadata)
     if not upload.committed:
         call.caller.uploads.keep(call.caller.name, upload)
-    told = {"Location": f"/v1/uploads/{upload.name}", "Upload-Offset": "0"}
-    return nothing(201, {**_TUS, **told, **_id(upload.name), **_expires()})
+    told = {"Location": f"/v1/uploads/{upload.name}", **_id(upload.name)}
+    return nothing(201, {**told, **_progress(upload.name, upload.offset)})
 
 
 @in_tus
@@ -108,17 +97,15 @@ async def describe(call: Call) -> Response:
     name, link = _name(call), call.caller.link
     upload = call.caller.uploads.find(call.caller.name, name)
     if upload is None:
-        offset = await offset_of(link, name)
+        offset, metadata = await progress_of(link, name)
     else:
-        upload.interrupt()
-        try:
-            async with asyncio.timeout(SETTLE_S), upload.lock:
-                await _attached(call, upload)
-                offset = upload.offset
-        except TimeoutError as error:
-            raise _in_use() from error
-    told = {"Upload-Offset": str(offset), "Upload-Length": str(name.length)}
-    return nothing(200, {**_TUS, **told, **_id(name), **_expires()})
+        async with _alone(upload):
+            await _attached(call, upload)
+            offset, metadata = upload.offset, upload.metadata
+    told = {"Upload-Length": str(name.length), **_id(name)}
+    if metadata:
+        told["Upload-Metadata"] = metadata
+    return nothing(200, {**told, "Upload-Offset": str(offset)})
 
 
 @in_tus
@@ -135,7 +122,8 @@ async def patch(call: Call) -> Response:
         if upload is None:
             upload = await resumed(caller.manager.queue, caller.link, name)
             upload = caller.uploads.keep(caller.name, upload)
-        _check_free(upload)
+        if upload.lock.locked():
+            raise _in_use()
         async with upload.lock:
             await _attached(call, upload)
             if offset != upload.offset:
@@ -146,24 +134,36 @@ async def patch(call: Call) -> Response:
                 )  # fmt: skip
             if not upload.committed:
                 await upload.take(caller.link, RequestBody(call.request), check)
-    return nothing(204, {**_TUS, "Upload-Offset": str(upload.offset), **_expires()})
+    return nothing(204, _progress(name, upload.offset))
 
 
 @in_tus
 async def terminate(call: Call) -> Response:
-    """Drop an upload."""
-    name = _name(call)
-    upload = call.caller.uploads.find(call.caller.name, name)
-    if upload is not None:
-        _check_free(upload)
-    await drop(call.caller.link, name)
-    call.caller.uploads.forget(call.caller.name, name)
-    return nothing(204, _TUS)
+    """Drop an upload. A request that still sends it ends."""
+    name, link, uploads = _name(call), call.caller.link, call.caller.uploads
+    upload = uploads.find(call.caller.name, name)
+    if upload is None:
+        await drop(link, name)
+    else:
+        async with _alone(upload):
+            await drop(link, name)
+            uploads.forget(call.caller.name, name)
+    return nothing()
 
 
-def _check_free(upload: HttpUpload) -> None:
-    if upload.lock.locked():
-        raise _in_use()
+@asynccontextmanager
+async def _alone(upload: HttpUpload) -> AsyncIterator[None]:
+    """Have an upload that no request sends: one that does is ended."""
+    upload.interrupt()
+    try:
+        async with asyncio.timeout(SETTLE_S):
+            await upload.lock.acquire()
+    except TimeoutError as error:
+        raise _in_use() from error
+    try:
+        yield
+    finally:
+        upload.lock.release()
 
 
 def _in_use() -> HttpRefusal:
@@ -183,8 +183,12 @@ def _id(name: UploadName) -> dict[str, str]:
     return {"Dray-Id": shown(name.sequence_id)}
 
 
-def _expires() -> dict[str, str]:
-    return {"Upload-Expires": formatdate(time.time() + UPLOAD_AGE_S_MAX, usegmt=True)}
+def _progress(name: UploadName, offset: int) -> dict[str, str]:
+    """How far an upload is, and when it expires if nobody goes on with it."""
+    told = {"Upload-Offset": str(offset)}
+    if offset < name.length:
+        told["Upload-Expires"] = formatdate(time.time() + UPLOAD_AGE_S_MAX, usegmt=True)
+    return told
 
 
 def _whole(headers: Mapping[str, str], name: str) -> int:
@@ -201,33 +205,6 @@ def _name(call: Call) -> UploadName:
     return UploadName(found[1], int(found[2]), int(found[3]))
 
 
-def _metadata(said: str) -> tuple[str, dict[str, str]]:
-    """The queue of an upload, and properties of its message as headers of a send."""
-    if len(said) > METADATA_BYTES_MAX:
-        raise HttpRefusal(
-            413, "metadata-too-large", f"Upload-Metadata has at most {METADATA_BYTES_MAX}"
-            " characters; send less of it",
-        )  # fmt: skip
-    given: dict[str, str] = {}
-    for pair in filter(None, (each.strip() for each in said.split(","))):
-        key, _, value = pair.partition(" ")
-        try:
-            given[key.lower()] = base64.b64decode(value, validate=True).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError) as error:
-            raise HttpRefusal(
-                400, "bad-header", f"Upload-Metadata has a value of {key!r} that is no text in"
-                f" base64: {error}; send it so",
-            ) from error  # fmt: skip
-    queue = given.get("queue")
-    if not queue:
-        raise HttpRefusal(400, "bad-header", "Upload-Metadata names no queue; add queue in base64")
-    headers = {key: value for key, value in given.items() if key.startswith(PREFIX)}
-    if "filename" in given:
-        headers.setdefault("dray-label", given["filename"])
-    texts = {each.header.lower() for each in SENT if each.form == TEXT}
-    return queue, {key: quote(value) if key in texts else value for key, value in headers.items()}
-
-
 def _check_of(call: Call) -> RequestChecksum | None:
     said = call.request.headers.get("upload-checksum")
     if said is None:
@@ -241,7 +218,7 @@ def _check_of(call: Call) -> RequestChecksum | None:
         )  # fmt: skip
     try:
         digest = base64.b64decode(wanted, validate=True)
-    except binascii.Error:
+    except ValueError:
         digest = b""
     if kind not in ALGORITHMS or not digest:
         raise HttpRefusal(
