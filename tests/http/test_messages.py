@@ -7,6 +7,7 @@ import base64
 import hashlib
 import socket
 import threading
+from urllib.parse import quote
 
 import pytest
 
@@ -82,6 +83,8 @@ def test_a_long_body_is_a_large_message_and_comes_back_whole_and_in_ranges(clien
     assert behind.headers["content-range"] == f"bytes */{len(LONG)}"
     for ignored in ("bytes=9-3", "lines=1-2", "bytes=", "bytes=1-2,4-5", "bytes=a-b"):
         assert client.get(where, headers={"Range": ignored}).status_code == 200
+    conditional = {"Range": "bytes=0-1", "If-Range": '"another body"'}
+    assert client.get(where, headers=conditional).content == LONG
     assert client.delete(where).status_code == 204
     assert count(client, queue) == 0
 
@@ -387,3 +390,42 @@ def test_a_settle_that_comes_twice_waits_for_the_outcome_of_the_first(soon):
         assert await second is soon.Ended.ABORTED
 
     asyncio.run(both())
+
+
+def test_a_label_travels_with_blanks_at_its_ends_and_as_plain_utf_8(client, queue, server):
+    with server.connect_as_owner() as owner:
+        owner.queue(queue).send(b"x", label="  two blanks ", correlation_id=" ")
+    lease = received(client, queue)
+    assert lease.headers["dray-label"] == "%20%20two%20blanks%20"
+    assert lease.headers["dray-correlation-id"] == "%20"
+    client.delete(lease.headers["location"])
+    # As `curl -H "Dray-Label: café"` does it.
+    sent(client, queue, **{"Dray-Label": "café".encode()})
+    lease = received(client, queue)
+    assert lease.headers["dray-label"] == "caf%C3%A9"
+    client.delete(lease.headers["location"])
+
+
+def test_properties_that_are_too_long_for_headers_are_read_beside_them(client, queue, server):
+    extension = bytes(range(256)) * 200
+    with server.connect_as_owner() as owner:
+        owner.queue(queue).send(b"x", label="long", extension=extension)
+    lease = received(client, queue)
+    assert sum(map(len, lease.headers.values())) < 8_192
+    assert lease.headers["dray-left-out"] == "Dray-Extension"
+    assert lease.headers["dray-label"] == "long"
+    told = client.get(f"{lease.headers['location']}/properties").json()
+    assert base64.b64decode(told["Dray-Extension"]) == extension
+    assert told["Dray-Label"] == "long"
+    assert client.get(lease.headers["location"]).headers["dray-left-out"] == "Dray-Extension"
+    client.delete(lease.headers["location"])
+
+
+@pytest.mark.parametrize("name", ["日本 #1?", "100%", "a/b"])
+def test_the_location_of_a_new_queue_leads_to_it(client, name):
+    made = client.put(f"/v1/queues/{quote(name, safe='')}", json={})
+    if "/" in name:
+        assert code_of(made)[0] == 400
+        return
+    assert client.get(made.headers["location"]).json()["name"] == name
+    assert client.delete(made.headers["location"]).status_code == 204

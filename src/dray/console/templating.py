@@ -15,6 +15,9 @@ from markupsafe import Markup
 from dray.model.sizes import human_size
 
 _CODE: Final = re.compile(r"`([^`]*)`")
+_INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and marks that turn the direction of the text behind them: with such a mark a
+label would look like another one."""
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
 
@@ -28,6 +31,7 @@ def templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_visible,
     )
     found.filters |= {
         "size": _size,
@@ -41,6 +45,13 @@ def templates() -> Environment:
     return found
 
 
+def _visible(value: object) -> object:
+    """A value as a page shows it. The filter `e` leaves one as it is, for a field of a form."""
+    if type(value) is str and not value.isprintable():
+        return _INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", value)
+    return value
+
+
 def _capitalized(sentence: str) -> str:
     """An error as a sentence of its own: its first letter large, the rest as it is."""
     return sentence[:1].upper() + sentence[1:]
@@ -49,7 +60,7 @@ def _capitalized(sentence: str) -> str:
 def as_sentence(words: str) -> Markup:
     """An error as a sentence of its own, with its end; what stands in backticks is code."""
     end = "" if words.endswith((".", "?", "!")) else "."
-    pieces = _CODE.split(_capitalized(words) + end)
+    pieces = _CODE.split(_INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", _capitalized(words)) + end)
     return Markup("").join(
         Markup("<code>{}</code>").format(each) if at % 2 else each for at, each in enumerate(pieces)
     )

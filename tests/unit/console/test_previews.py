@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import resource
 import struct
+import tracemalloc
 
 import pytest
 
@@ -158,3 +159,12 @@ def test_a_picture_with_more_pixels_than_a_browser_can_hold_is_not_shown(kind):
 def test_a_picture_that_does_not_say_its_size_is_not_shown(kind):
     head = PICTURES[kind](0, 480) if kind in ("png", "gif", "bmp") else PICTURES[kind](1, 1)[:17]
     assert preview_of(head, len(head)).kind == "long picture"
+
+
+def test_json_that_would_grow_when_it_is_indented_is_shown_as_it_was_sent():
+    body = b"[" * 900 + b"1," * 30_000 + b"1" + b"]" * 900
+    tracemalloc.start()
+    found = preview_of(body, len(body))
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    assert (found.kind, found.text) == ("json", body.decode())

@@ -135,12 +135,22 @@ def _json_of(text: str) -> str | None:
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        indented = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        indented = _indented(json.loads(text))
         # Half of a pair of surrogates is no character, though JSON can spell it.
         indented.encode()
     except (ValueError, RecursionError):
         return None
-    return indented if len(indented) <= 2 * PREVIEW_BYTES_MAX else text
+    return indented or text
+
+
+def _indented(value: object) -> str:
+    """JSON for people; "" if it would be long: each level of brackets indents all that is in it."""
+    written = io.StringIO()
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+        written.write(piece)
+        if written.tell() > 2 * PREVIEW_BYTES_MAX:
+            return ""
+    return written.getvalue()
 
 
 def _table_of(text: str, name: str, *, whole: bool) -> Preview | None:

@@ -20,10 +20,10 @@ from dray.client.calls.requests import wait_for
 from dray.console.http.bodies import BodyAnswer, Piece, unless_hung_up
 from dray.console.http.limits import PIECE_BYTES
 from dray.console.http.refusal import HttpRefusal
-from dray.console.v1.calls import Call, HeldTransaction, nothing
+from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
 from dray.console.v1.held import Ended, new_id
 from dray.console.v1.limits import LEASES_MAX, LISTEN_S, WAIT_S_MAX
-from dray.console.v1.properties import KIND, headers_of, shown
+from dray.console.v1.properties import KIND, headers_of, shown, within_bounds
 from dray.console.v1.ranges import requested_range
 from dray.console.v1.sending import LARGE, PLAIN
 from dray.errors import LargeMessageMixing, ReceiveTimeout
@@ -71,7 +71,12 @@ class HeldMessage:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The properties of the message."""
+        """The properties of the message, as far as headers hold them."""
+        return within_bounds(self.properties)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the message, by header."""
         message = self._message
         told = {"Dray-Receive-Id": shown(self.transaction.id), "Dray-Size": str(self.size)}
         if isinstance(message, LargeMessage):
@@ -149,7 +154,9 @@ async def read(call: Call) -> Response:
     """Give the body of a lease, or a range of it."""
     leases = call.caller.leases
     lease = _lease(call)
-    span = requested_range(call.request.headers.get("range"), lease.size)
+    asked = call.request.headers
+    # A body has no name by which a client could know it again, so no `If-Range` fits.
+    span = requested_range(None if "if-range" in asked else asked.get("range"), lease.size)
     start, end = span or (0, lease.size)
     headers = {
         **lease.headers,
@@ -174,6 +181,11 @@ async def read(call: Call) -> Response:
                     yield piece
 
     return BodyAnswer(200 if span is None else 206, headers, pieces())
+
+
+async def properties(call: Call) -> Response:
+    """Give all properties of a lease, also those that are too long for headers."""
+    return answered(_lease(call).properties)
 
 
 async def renew(call: Call) -> Response:

@@ -25,6 +25,8 @@ METADATA_BYTES_MAX: Final = 4 * KIB
 """`Upload-Metadata` is kept with the upload, whose source has 8 KiB."""
 JSON_BYTES_MAX: Final = 64 * KIB
 """A request that describes a queue is some hundred bytes long."""
+HEADERS_CHARACTERS_MAX: Final = 8_000
+"""Properties of a message in an answer: some clients take 8 KiB of headers, and no more."""
 KEY_CHARACTERS_MAX: Final = 200
 """An `Idempotency-Key`; a UUID has 36."""
 TOKEN_CHARACTERS_MAX: Final = 512
@@ -49,7 +51,7 @@ BODIES_MAX: Final = 8
 WAITS_MAX: Final = 64
 """Waiting receives of one caller."""
 SESSIONS_MAX: Final = 256
-"""TokenHolders with a connection to the queue manager at a time."""
+"""Callers with a connection to the queue manager at a time."""
 GREETINGS_MAX: Final = 16
 """Connections that are being made at a time: strangers with wrong tokens wait for each other."""
 SESSION_UNUSED_S: Final = 60.0

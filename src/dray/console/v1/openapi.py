@@ -11,7 +11,7 @@ from typing import Any, Final
 from dray.console.statuses import STATUSES
 from dray.console.v1.calls import Row
 from dray.console.v1.problems import PROBLEM
-from dray.console.v1.properties import RECEIVED, SENT, Property
+from dray.console.v1.properties import DIRECTIONS, RECEIVED, SENT, Property
 
 _QUERIES: Final = {
     "/v1/queues/{queue}/receive": (
@@ -129,7 +129,11 @@ def _success(row: Row, status: int) -> dict[str, Any]:
 
 def _received() -> dict[str, Any]:
     shown: Iterable[Property] = (*SENT, *RECEIVED)
-    return {each.header: _header(each.help) for each in shown}
+    of_message = {each.header: _header(each.help) for each in shown}
+    of_answer = {
+        name: _header(text) for name, _, text in DIRECTIONS if "in an answer" in text.lower()
+    }
+    return of_message | of_answer
 
 
 def _header(text: str) -> dict[str, Any]:

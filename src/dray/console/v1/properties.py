@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from dray.console.http.refusal import HttpRefusal
+from dray.console.v1.limits import HEADERS_CHARACTERS_MAX
 from dray.model.classes import Acknowledge
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "dray-"
 KIND: Final = "Dray-Kind"
 TRANSACTION: Final = "Dray-Transaction"
+LEFT_OUT: Final = "Dray-Left-Out"
 _SHOWN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """Characters of a text that stand for themselves in a header."""
 
@@ -38,12 +40,15 @@ class Property(NamedTuple):
 
 
 def _text(said: str) -> str:
-    return unquote_to_bytes(said).decode("utf-8")
+    # A server reads headers as Latin-1. A client may have sent UTF-8 as it is.
+    return unquote_to_bytes(said.encode("latin-1")).decode("utf-8")
 
 
 def shown(text: object) -> str:
     """A text as it stands in a header."""
-    return quote(str(text), safe=_SHOWN)
+    written = quote(str(text), safe=_SHOWN)
+    # A blank at either end would not be part of the value.
+    return written if written == written.strip() else written.replace(" ", "%20")
 
 
 def _truth(said: str) -> bool:
@@ -138,7 +143,7 @@ RECEIVED: Final = (
         None, _of_class,
     ),
     Property(
-        "Dray-SentMessage-Transaction-Id", "transaction_id", TEXT, "Transaction that sent it.",
+        "Dray-Transaction-Id", "transaction_id", TEXT, "Transaction that sent it.",
         None, shown,
     ),
     Property(
@@ -149,7 +154,7 @@ RECEIVED: Final = (
         "Dray-Last-In-Transaction", "last_in_transaction", TRUTH,
         "Whether it is the last of its transaction.", None, _of_truth,
     ),
-    Property("Dray-SentMessage-Time", "sent_time", "seconds since 1970", "When it was sent."),
+    Property("Dray-Sent-Time", "sent_time", "seconds since 1970", "When it was sent."),
     Property("Dray-Arrived-Time", "arrived_time", "seconds since 1970", "When it arrived."),
     Property("Dray-Source", "source", TEXT, "Id of the sending queue manager.", None, shown),
     Property("Dray-Destination", "destination", TEXT, "Where it was sent.", None, shown),
@@ -161,8 +166,13 @@ DIRECTIONS: Final = (
     (KIND, "`message`, `large`", "Which kind to send, whatever the size; in an answer, the kind."),
     (TRANSACTION, TEXT, "Transaction to send or receive in: the last part of its `Location`."),
     ("Dray-Digest", "`blake3`, `sha256`", "Digest of a large message to send."),
+    ("Dray-Size", WHOLE, "In an answer: bytes of the body."),
     ("Dray-Receive-Id", TEXT, "In an answer: the transaction that `/v1/outcome` can tell of."),
     ("Dray-Body-Digest", "kind`=`hexadecimal", "In an answer: the digest of a large message."),
+    (
+        LEFT_OUT, "names with commas",
+        "In an answer: properties that are too long for headers; `GET` the lease's `/properties`.",
+    ),
 )  # fmt: skip
 """Headers that say what to do, or tell of the request."""
 _SENT: Final = {each.header.lower(): each for each in SENT}
@@ -197,6 +207,16 @@ def headers_of(message: object) -> dict[str, str]:
         if value is not None and value not in ("", b""):
             found[each.header] = each.show(value)
     return found
+
+
+def within_bounds(headers: dict[str, str]) -> dict[str, str]:
+    """The same headers without the longest, if they are too long for a client, and their names."""
+    kept, left_out = dict(headers), []
+    while sum(len(name) + len(value) for name, value in kept.items()) > HEADERS_CHARACTERS_MAX:
+        longest = max(kept, key=lambda name: len(kept[name]))
+        left_out.append(longest)
+        del kept[longest]
+    return {**kept, LEFT_OUT: ", ".join(left_out)} if left_out else kept
 
 
 def _read(read: Callable[[str], Any], name: str, said: str) -> Any:  # noqa: ANN401 - as it reads

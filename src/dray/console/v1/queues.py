@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 
@@ -35,7 +36,7 @@ async def create(call: Call) -> Response:
     made = await call.caller.manager.create_queue(
         call.named("queue"), **msgspec.structs.asdict(asked)
     )
-    return answered(await made.info(), 201, {"Location": call.request.url.path})
+    return answered(await made.info(), 201, {"Location": f"/v1/queues/{quote(made.name, safe='')}"})
 
 
 async def describe(call: Call) -> Response:
