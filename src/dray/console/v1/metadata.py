@@ -18,7 +18,7 @@ _TEXTS: Final = frozenset(each.header.lower() for each in SENT if each.form == T
 
 
 class UploadMetadata(NamedTuple):
-    """What a client says of an upload: the header as it came, the queue, and the message."""
+    """The header as it came, the queue that it names, and the message that the upload becomes."""
 
     said: str
     queue: str
