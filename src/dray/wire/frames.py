@@ -130,6 +130,7 @@ from dray.wire.queue_frames import (
 )
 from dray.wire.range_frames import (
     RANGE_ROW,
+    ROW_ORDINAL_BITS,
     MeasureRange,
     RangeMeasured,
     RangePiece,

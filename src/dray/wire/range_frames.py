@@ -12,20 +12,21 @@ import msgspec
 
 from dray.wire.head import Head
 
-RANGE_ROW = struct.Struct("<QQQQIIIIHHBxxx")
-"""One row of `RangeRead`: all that a reader makes columns of, in 56 bytes.
+RANGE_ROW = struct.Struct("<QQQQIIIIHBx")
+"""One row of `RangeRead`: all that a reader makes columns of, in 52 bytes.
 
-     0           8             16      24        32       36    40      44        48
-     +-----------+-------------+-------+---------+--------+-----+-------+---------+
-     | lookup id | transaction | sent  | arrived | length | crc | given | ordinal |
-     +-----------+-------+-----+-+-----+---------+--------+-----+-------+---------+
-     | following | class | marks | 0 |
-     +-----------+-------+-------+---+
-     48          50      52      53  56
+     0           8             16      24        32       36    40      44      48
+     +-----------+-------------+-------+---------+--------+-----+-------+-------+
+     | lookup id | transaction | sent  | arrived | length | crc | given | place |
+     +-------+---+---+-----+---+-------+---------+--------+-----+-------+-------+
+     | class | marks | 0 |
+     +-------+-------+---+
+     48      50      51  52
 
 Little-endian; the fields are those of `Envelope`. length: bytes of the record. given: bytes of it
-in the body of this frame.
+in the body of this frame. place: the ordinal in the lower 22 bits, and above them `following`.
 """
+ROW_ORDINAL_BITS = 22
 
 
 class MeasureRange(Head, frozen=True):

@@ -201,7 +201,7 @@ async def _rows(handle: QueueHandle, after: int) -> AsyncGenerator[_Row, None]:
 def _rows_in(queue: str, head: RangeRead, body: memoryview) -> Iterator[_Row]:
     offset = 0
     for (
-        lookup_id, transaction, sent, arrived, _, _, given, _, _, message_class, marks,
+        lookup_id, transaction, sent, arrived, _, _, given, _, message_class, marks,
     ) in RANGE_ROW.iter_unpack(head.rows):  # fmt: skip
         record = body[offset : offset + given]
         offset += given

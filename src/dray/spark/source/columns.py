@@ -18,7 +18,14 @@ import pyarrow.compute as pc
 
 from dray.errors import ProtocolError
 from dray.spark.schema import MESSAGES, spark_arrow
-from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LARGE, MARK_LAST, RANGE_ROW
+from dray.wire.frames import (
+    FOLLOWING_MAX,
+    MARK_FIRST,
+    MARK_LARGE,
+    MARK_LAST,
+    RANGE_ROW,
+    ROW_ORDINAL_BITS,
+)
 from dray.wire.record import HEADER_BYTES, MAGIC, VERSION, read_header, read_properties
 
 if TYPE_CHECKING:
@@ -28,8 +35,8 @@ if TYPE_CHECKING:
 _ROW = np.dtype(
     [
         ("lookup_id", "<i8"), ("transaction", "<u8"), ("sent", "<i8"), ("arrived", "<i8"),
-        ("length", "<u4"), ("crc", "<u4"), ("given", "<u4"), ("ordinal", "<u4"),
-        ("following", "<u2"), ("message_class", "<u2"), ("marks", "u1"), ("zero", "V3"),
+        ("length", "<u4"), ("crc", "<u4"), ("given", "<u4"), ("place", "<u4"),
+        ("message_class", "<u2"), ("marks", "u1"), ("zero", "V1"),
     ]
 )  # fmt: skip
 _HEADER = np.dtype(
@@ -41,6 +48,7 @@ _HEADER = np.dtype(
 )  # fmt: skip
 assert _ROW.itemsize == RANGE_ROW.size
 assert _HEADER.itemsize == HEADER_BYTES
+_ORDINAL_MASK = (1 << ROW_ORDINAL_BITS) - 1
 _TIME = pa.timestamp("us", tz="UTC")
 _ID_SEPARATOR = "\\"
 
@@ -63,7 +71,10 @@ class MessageColumns:
         if bytes_given != len(body) or (given < HEADER_BYTES).any():
             raise ProtocolError("the records in an answer do not match its rows")
         raw = np.frombuffer(body, np.uint8)
-        header_bytes = raw[self._starts[:, None] + np.arange(HEADER_BYTES)]
+        if len(given) and (given == given[0]).all():
+            header_bytes = np.ascontiguousarray(raw.reshape(len(given), -1)[:, :HEADER_BYTES])
+        else:
+            header_bytes = raw[self._starts[:, None] + np.arange(HEADER_BYTES)]
         self.headers: np.ndarray[Any, Any] = header_bytes.reshape(-1).view(_HEADER)
         properties = self.headers["properties"].astype(np.int64)
         self._begins = self._starts + HEADER_BYTES + properties
@@ -147,14 +158,15 @@ class MessageColumns:
     def _transactions(self, sources: pa.Array) -> dict[str, pa.Array]:
         rows = self.rows
         outside = rows["transaction"] == 0
-        unknown = outside | (rows["ordinal"] == 0) | (rows["following"] >= FOLLOWING_MAX)
+        ordinal = (rows["place"] & _ORDINAL_MASK).astype(np.int32)
+        following = (rows["place"] >> ROW_ORDINAL_BITS).astype(np.int32)
+        unknown = outside | (ordinal == 0) | (following >= FOLLOWING_MAX)
         has_large = rows["marks"] & MARK_LARGE != 0
-        behind = rows["ordinal"].astype(np.int32) + rows["following"]
-        size = np.where(has_large, rows["following"], behind)
+        size = np.where(has_large, following, ordinal + following)
         return {
             "transaction_id": _ids(sources, pa.array(rows["transaction"], mask=outside)),
             "transaction_size": pa.array(size, mask=unknown),
-            "position_in_transaction": pa.array(rows["ordinal"].astype(np.int32), mask=outside),
+            "position_in_transaction": pa.array(ordinal, mask=outside),
             "first_in_transaction": pa.array(rows["marks"] & MARK_FIRST != 0),
             "last_in_transaction": pa.array(rows["marks"] & MARK_LAST != 0),
         }

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from dray import errors
+from dray.manager.queue.index import ORDINAL_MAX
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.frames import (
@@ -315,7 +316,10 @@ def test_messages_of_a_mixed_transaction_know_how_many_messages_it_has(
         rows = caller.call(frames.ReadRange(queue, 0, 0, 100, 1 << 20, plain=True))
         assert isinstance(rows, frames.RangeRead)
         fields = frames.RANGE_ROW.iter_unpack(rows.rows)
-        small = [row[8] if row[10] & frames.MARK_LARGE else row[7] + row[8] for row in fields]
+        small = []
+        for *_, place, _, marks in fields:
+            ordinal, following = place & ORDINAL_MAX, place >> frames.ROW_ORDINAL_BITS
+            small.append(following if marks & frames.MARK_LARGE else ordinal + following)
         return [each.transaction_size for each in listed.entries], small
 
     assert sizes() == ([4, 4], [4, 4])
