@@ -1,4 +1,7 @@
-"""A landing on a cluster; run as a program: land_on_cluster.py MASTER URLS OUT."""
+"""A landing on a cluster; run as a program: land_on_cluster.py MASTER URLS OUT.
+
+`-` is the master that spark-submit was given.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ CONFIG = {
 
 
 def main(master, urls, out):
-    with spark_session(master=master, config=CONFIG) as session:
+    given = None if master == "-" else master
+    with spark_session(master=given, config=CONFIG) as session:
         summary = land(urls, "parcels", out, session=session, rows_per_batch=4)
-    sys.stdout.write(f"{summary.files} {summary.clean}\n")
+        sys.stdout.write(f"{session.sparkContext.master} {summary.files} {summary.clean}\n")
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ def test_a_landing_on_a_cluster_survives_the_kill_of_an_executor_and_of_a_worker
     finally:
         driver.kill()
 
-    assert driver.log.read_text().splitlines()[-1] == f"{2 * MESSAGES} True"
+    assert driver.log.read_text().splitlines()[-1] == f"{master} {2 * MESSAGES} True"
     rows = pq.read_table(out / "table").to_pylist()
     landed = {
         row["sequence_id"]: hashlib.sha256(
@@ -164,6 +164,27 @@ def test_a_landing_on_a_cluster_survives_the_kill_of_an_executor_and_of_a_worker
         with dray.connect(manager.url) as connected:
             assert connected.queue("parcels", raw=True).info().message_count == 0
         manager.end()
+
+
+@pytest.mark.timeout(900)
+def test_a_program_that_spark_submit_starts_lands_on_its_cluster(
+    cluster, daemon, parcels, tmp_path
+):
+    master, _ = cluster
+    out = tmp_path / "out"
+    for number in range(10):
+        parcels.send(bytes([number]) * 30_000)
+    submit = Path(environment()["SPARK_HOME"]) / "bin" / "spark-submit"
+    command = [str(submit), "--master", master, str(PROGRAM), "-", daemon.url, str(out)]
+
+    driver = Process(tmp_path / "driver.log", *command)
+    try:
+        assert driver.process.wait(600) == 0, driver.log.read_text()[-3000:]
+    finally:
+        driver.kill()
+
+    assert f"{master} 10 True" in driver.log.read_text().splitlines()
+    assert pq.read_table(out / "table").num_rows == 10
 
 
 @pytest.mark.timeout(900)

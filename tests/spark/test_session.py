@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from dray.spark.session import WORKER_DAEMON, submitted_settings
+
 
 @pytest.mark.spark
 @pytest.mark.slow
@@ -63,3 +65,17 @@ def test_java_calls_when_it_likes_and_no_later_test_is_blamed(spark):
     thread.join()
 
     assert told.count == 1
+
+
+def test_a_program_that_spark_submit_starts_keeps_what_was_told_there():
+    told = {"spark.master": "spark://master:7077", "spark.sql.streaming.stopTimeout": "1s"}
+
+    settings = submitted_settings(told.__contains__, None, "dray", {"spark.executor.cores": "2"})
+
+    assert settings["spark.python.daemon.module"] == WORKER_DAEMON
+    assert settings["spark.executor.cores"] == "2"
+    assert not settings.keys() & told.keys()
+    local = {"spark.driver.host", "spark.driver.bindAddress", "spark.local.dir"}
+    assert not settings.keys() & local
+    mine = submitted_settings(told.__contains__, "local[1]", "dray", {})
+    assert mine["spark.master"] == "local[1]"

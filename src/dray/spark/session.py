@@ -27,7 +27,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from importlib.util import find_spec
@@ -48,6 +48,15 @@ MASTER = "local[2,3]"
 DRIVER_MEMORY = "1g"
 WORKER_STARTS_WITHIN_S = 120
 WORKER_DAEMON = "dray.spark_workers"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""`spark-submit` tells the program by this variable where the Java listens that it has started."""
+_QUERIES = {
+    "spark.python.daemon.module": WORKER_DAEMON,
+    "spark.python.authenticate.socketTimeout": f"{WORKER_STARTS_WITHIN_S}s",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.stopTimeout": f"{STOP_S}s",
+}
+"""Settings of any session of ours, wherever its tasks run."""
 
 
 def require_spark() -> None:
@@ -63,14 +72,17 @@ def require_spark() -> None:
 @contextmanager
 def spark_session(
     *,
-    master: str = MASTER,
+    master: str | None = None,
     name: str = "dray",
     java: Java | None = None,
     config: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Give the session that this process has, or else one of our own, stopped at the end.
 
-    In a session of our own, Spark raises errors of Dray as they are: one sentence and no trace.
+    A program that `spark-submit` started gets the master and the settings that were given there;
+    any other program gets a local session, unless `master` names a cluster. In a session of our
+    own, Spark raises errors of Dray as they are: one sentence and no trace.
+
     Raises `JavaMissing` where Spark cannot run, `InvalidConfiguration` where it is not installed.
     """
     require_spark()
@@ -81,6 +93,15 @@ def spark_session(
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - Spark has no other way
         yield SparkSession.builder.getOrCreate()
         return
+    if _SUBMITTED in os.environ:
+        session = _start_submitted(master, name, config or {})
+        try:
+            with errors_told():
+                yield session
+        finally:
+            session.stop()
+        return
+    master = master or MASTER
     found = java or find_java()
     prepare_environment(found)
     scratch = Path(tempfile.mkdtemp(prefix="dray-spark-"))
@@ -116,17 +137,37 @@ def _settings(scratch: Path, log_settings: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options,
-        "spark.python.daemon.module": WORKER_DAEMON,
-        "spark.python.authenticate.socketTimeout": f"{WORKER_STARTS_WITHIN_S}s",
+        **_QUERIES,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.stopTimeout": f"{STOP_S}s",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def submitted_settings(
+    has: Callable[[str], bool], master: str | None, name: str, config: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings of a session whose Java `spark-submit` has started: what it `has` stays.
+
+    Only the caller's own `master` and `config` come before that.
+    """
+    ours = {"spark.app.name": name, **_QUERIES}
+    given = {} if master is None else {"spark.master": master}
+    return {key: value for key, value in ours.items() if not has(key)} | given | dict(config)
+
+
+def _start_submitted(master: str | None, name: str, config: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    settings = submitted_settings(SparkConf().contains, master, name, config)
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def _start(java: Java, master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
