@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2
 _TRIGGER_INTERVAL = "500 milliseconds"
+_SET_BACK_S = 2.0
+"""Spark waits by the clock for the next trigger: if the clock is set back, for as long as that."""
 
 
 class Until(NamedTuple):
@@ -60,17 +62,21 @@ class LandingQuery:
         self._busy = False
         self._has_waited = False
         self._last_rows_at = time.monotonic()
+        self._clock_ahead_s = _clock_ahead_s()
+        self._was_set_back = False
 
     def run(self) -> None:
         """Run to the end that `until` says; a start again neither loses nor repeats a batch."""
-        for left in reversed(range(STARTS_MAX)):
-            if self._run_once(last=not left):
-                return
+        left = STARTS_MAX
+        while not self._run_once(last=left == 1):
+            left -= not self._was_set_back
+            self._was_set_back = False
 
     def _run_once(self, *, last: bool) -> bool:
         """Run one query to its end; false if it ended for a reason that passes.
 
-        A Python worker called too late; or the Java of a driver that was killed wrote once more.
+        A Python worker called too late; the Java of a driver that was killed wrote once more; or
+        the clock was set back.
         """
         query = self._start()
         try:
@@ -84,9 +90,10 @@ class LandingQuery:
             return False
         finally:
             stop(query)
-        return True
+        return not self._was_set_back
 
     def _start(self) -> StreamingQuery:
+        self._has_waited = False
         _remove_if_only_begun(self._checkpoint)
         writer = self._rows.writeStream.foreachBatch(self._land).option(
             "checkpointLocation", str(self._checkpoint)
@@ -104,6 +111,10 @@ class LandingQuery:
                 while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                     self._watch(query)
                     if interrupted.is_set() or (self._until.follow and self._is_over()):
+                        self._was_set_back = False
+                        stop(query)
+                    elif self._is_stuck():
+                        logger.warning("the clock was set back; the query begins anew")
                         stop(query)
             except (PySparkException, DrayError) as error:
                 # The signal went to Spark's processes too, which may fail of it.
@@ -119,6 +130,13 @@ class LandingQuery:
         self._has_waited = self._has_waited or status["message"].startswith("Waiting")
         if self._busy or status["isDataAvailable"] or not self._has_waited:
             self._last_rows_at = time.monotonic()
+
+    def _is_stuck(self) -> bool:
+        """Whether Spark waits for a time that the clock had reached before it was set back."""
+        before, self._clock_ahead_s = self._clock_ahead_s, _clock_ahead_s()
+        is_set_back = before - self._clock_ahead_s > _SET_BACK_S
+        self._was_set_back |= is_set_back and self._until.follow
+        return self._was_set_back and not self._busy
 
     def _is_over(self) -> bool:
         stop, idle_s = self._until.stop, self._until.idle_s
@@ -141,6 +159,11 @@ class LandingQuery:
             self._last_rows_at = time.monotonic()
             self._busy = False
         logger.debug("batch %d landed", batch_id)
+
+
+def _clock_ahead_s() -> float:
+    """By how much the clock is ahead of the time that nobody sets."""
+    return time.time() - time.monotonic()
 
 
 def _remove_if_only_begun(checkpoint: Path) -> None:
