@@ -208,6 +208,20 @@ def test_a_compaction_that_is_killed_at_any_step_loses_and_doubles_no_row(tmp_pa
         assert len([name for name in left if name.startswith("table-")]) <= 2
 
 
+@pytest.mark.slow
+def test_compactions_that_are_killed_beside_a_landing_lose_and_double_no_row(landed):
+    command = [sys.executable, str(PROGRAM), str(landed), str(STEPS["parquet"]), "11"]
+
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+
+    *statuses, last = map(int, ended.stdout.split())
+    assert statuses.count(-signal.SIGKILL) >= 8
+    assert set(statuses) <= {0, -signal.SIGKILL}
+    assert numbers_in(LandedTable(landed / "table").read()) == list(range(1, last + 1))
+    assert compact(landed).files_after == 1
+    assert numbers_in(LandedTable(landed / "table").read()) == list(range(1, last + 1))
+
+
 def test_a_delta_table_is_joined_by_its_own_optimize(tmp_path):
     land_rows(DeltaLandedTable(tmp_path / "table"), 1, 10)
 

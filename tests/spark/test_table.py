@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dray.errors import InvalidConfiguration, StoreCorrupt, StoreLocked
+from dray.spark import compact
 from dray.spark.landing.generations import make_table
-from dray.spark.landing.table import LandedTable, QueueReached, Reached, TransactionReached
+from dray.spark.landing.table import (
+    LandedTable,
+    QueueReached,
+    Reached,
+    TransactionReached,
+    commits_in,
+)
 from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED
 
@@ -115,3 +125,60 @@ def test_a_queue_that_was_made_again_has_landed_nothing():
 
 def test_an_empty_table_has_no_rows(directory):
     assert LandedTable(directory).read().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["landed-000000000001-copy.parquet", "landed-1.parquet", "part-0.parquet"]
+)
+def test_a_foreign_file_that_readers_would_read_is_refused(directory, name):
+    table = LandedTable(directory)
+    table.commit(rows("m\\1"), REACHED)
+    table.commit(rows("m\\2"), REACHED)
+    shutil.copy(directory / "landed-000000000001.parquet", directory / name)
+    (directory / "_SUCCESS").touch()
+
+    with pytest.raises(InvalidConfiguration, match=f"{name} is no commit of a landing; move it"):
+        LandedTable(directory)
+
+    (directory / name).unlink()
+    assert LandedTable(directory).reached.commits == 2
+
+
+def test_a_commit_that_is_in_two_files_or_missing_between_two_is_named(directory):
+    table = LandedTable(directory)
+    for number in range(1, 5):
+        table.commit(rows(f"m\\{number}"), REACHED)
+    first, second, third, _ = commits_in(directory)
+
+    joined = directory / "landed-000000000001-000000000002.parquet"
+    shutil.copy(second, joined)
+    with pytest.raises(StoreCorrupt, match=r"-000000000002\.parquet has commit 1, too"):
+        LandedTable(directory)
+    joined.unlink()
+
+    away = third.rename(directory.parent / "away")
+    with pytest.raises(StoreCorrupt, match="no file with commit 3, between"):
+        LandedTable(directory)
+    away.rename(third)
+
+    # The oldest files may have been deleted.
+    first.unlink()
+    assert LandedTable(directory).reached.commits == 4
+
+
+def test_a_list_of_files_is_of_one_generation_though_compactions_remove_it(directory, monkeypatch):
+    """Else a message that was landed could be missed, and landed once more."""
+    table = LandedTable(directory)
+    for number in range(1, 5):
+        table.commit(rows(f"m\\{number}"), REACHED)
+    listed, compactions = Path.glob, [2]
+
+    def listed_late(path, pattern):
+        count, compactions[0] = compactions[0], 0
+        for number in range(count):
+            compact(directory.parent)
+            table.commit(rows(f"n\\{number}"), REACHED)
+        return listed(path, pattern)
+
+    monkeypatch.setattr("pathlib.Path.glob", listed_late)
+    assert len(commits_in(directory)) == 2

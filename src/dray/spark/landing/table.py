@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -100,15 +101,16 @@ class LandedTable:
                 f"{directory} is a Delta table; land with table='delta' (--table delta), or into"
                 " another directory"
             )
-        foreign = [path for path in directory.glob(f"*{SUFFIX}") if not path.match(COMMITS)]
+        foreign = [path for path in directory.glob(f"*{SUFFIX}") if not _NAME.fullmatch(path.name)]
         if foreign:
             raise InvalidConfiguration(
                 f"{directory} is a table of another kind: {foreign[0].name} is no commit of a"
-                " landing; land into another directory"
+                " landing; move it away, or land into another directory"
             )
         remove_partials(directory)
         self.directory = directory
         paths = commits_in(directory)
+        _check_each_once(paths)
         self.reached = read_footer(paths[-1]) if paths else Reached()
         self._ids = LandedIds(lambda: commits_in(directory))
 
@@ -145,7 +147,30 @@ class LandedTable:
 
 def commits_in(directory: Path) -> list[Path]:
     """The files of a table in the order of their commits, in the generation of this moment."""
-    return sorted(directory.resolve().glob(COMMITS))
+    while True:
+        generation = directory.resolve()
+        found = sorted(generation.glob(COMMITS))
+        # Two compactions remove the files of a generation that has not been listed to its end.
+        if directory.resolve() == generation:
+            return found
+
+
+def _check_each_once(paths: list[Path]) -> None:
+    """Raise `StoreCorrupt` if a commit is in two files, or in none between two others.
+
+    The oldest files may have been deleted.
+    """
+    for before, path in pairwise(paths):
+        reached, (first, last) = numbers_of(before)[1], numbers_of(path)
+        if first <= reached:
+            raise _foreign(path, f"{before.name} has commit {min(last, reached)}, too")
+        if first > reached + 1:
+            raise StoreCorrupt(
+                f"{path.parent} has no file with commit {reached + 1}, between {before.name} and"
+                f" {path.name}: its rows are missing; restore the file",
+                event=0,
+                file=str(path.parent),
+            )
 
 
 def numbers_of(path: Path) -> Range:
