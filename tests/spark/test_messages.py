@@ -48,7 +48,8 @@ def summary():
 
 
 def planned(*files):
-    return pa.table({"payload": [each[0] for each in files], "size": [each[1] for each in files]})
+    names = ("payload", "size", "fragments_present")
+    return pa.table({name: [each[at] for each in files] for at, name in enumerate(names)})
 
 
 def test_ranges_go_through_files_and_come_back_in_order(tmp_path):
@@ -69,10 +70,24 @@ def test_ranges_go_through_files_and_come_back_in_order(tmp_path):
 def test_a_file_that_the_driver_does_not_see_whole_is_an_error(tmp_path):
     name, size, _ = write_range(tmp_path, [batch_of([message(1)], MESSAGES)])
     with pytest.raises(StoreError, match=f"{size + 1} bytes, and the driver finds {size} bytes"):
-        read_ranges(tmp_path, planned((name, size + 1)))
+        read_ranges(tmp_path, planned((name, size + 1, 1)))
     remove_ranges(tmp_path)
     with pytest.raises(StoreError, match="finds no such file") as told:
-        read_ranges(tmp_path, planned((name, size)))
+        read_ranges(tmp_path, planned((name, size, 1)))
+    assert "share. Nothing was settled" in str(told.value)
+
+
+@pytest.mark.parametrize("lie", ["bytes", "messages"])
+def test_a_file_with_other_messages_than_the_executor_told_is_an_error(tmp_path, lie):
+    """They would count as taken by others, and stay in the queue behind the landing."""
+    name, size, count = write_range(tmp_path, [batch_of([message(1)], MESSAGES)])
+    if lie == "bytes":
+        (tmp_path / name).write_bytes(bytes(size))
+    else:
+        count += 1
+
+    with pytest.raises(StoreError, match=f"{name}, .*messages, and the driver finds") as told:
+        read_ranges(tmp_path, planned((name, size, count)))
     assert "share. Nothing was settled" in str(told.value)
 
 

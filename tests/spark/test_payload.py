@@ -101,6 +101,16 @@ def test_wrong_bytes_are_refused_and_leave_nothing(tmp_path, wrong):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_directory_in_the_place_of_a_payload_is_told_in_one_sentence(tmp_path):
+    (tmp_path / "name").mkdir()
+    wanted = placement(tmp_path / "name")
+
+    assert not wanted.is_done()
+    with pytest.raises(StoreError, match="what is there is no regular file"):
+        wanted.fill(pull)
+    assert [path.is_dir() for path in tmp_path.iterdir()] == [True]
+
+
 def test_a_pull_that_fails_leaves_what_was_there(tmp_path):
     (tmp_path / "name").write_bytes(b"before")
 

@@ -48,11 +48,23 @@ def check_written(path: Path, size: int) -> None:
     """Raise `StoreError` if this machine does not see the file that an executor wrote."""
     there = path.stat().st_size if path.exists() else None
     if there != size:
-        raise StoreError(
-            f"an executor wrote {path}, {size} bytes, and the driver finds"
-            f" {'no such file' if there is None else f'{there} bytes'} there; land into a"
-            " directory that the driver and all executors share. Nothing was settled"
-        )
+        found = "no such file" if there is None else f"{there} bytes"
+        raise _other_than_written(path, f"{size} bytes", found)
+
+
+def _read_written(path: Path) -> pa.Table:
+    try:
+        with pa.memory_map(str(path)) as file:
+            return pa.ipc.open_file(file).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise _other_than_written(path, "messages", f"a file that is damaged ({error})") from error
+
+
+def _other_than_written(path: Path, written: str, found: str) -> StoreError:
+    return StoreError(
+        f"an executor wrote {path}, {written}, and the driver finds {found} there; land into a"
+        " directory that the driver and all executors share. Nothing was settled"
+    )
 
 
 def read_ranges(directory: Path, rows: pa.Table) -> pa.Table:
@@ -61,12 +73,16 @@ def read_ranges(directory: Path, rows: pa.Table) -> pa.Table:
     Raises `StoreError` as `check_written` does.
     """
     tables = [spark_arrow(MESSAGES).empty_table()]
-    for name, size in zip(rows["payload"].to_pylist(), rows["size"].to_pylist(), strict=True):
-        path = directory / name
+    for row in rows.select(["payload", "size", "fragments_present"]).to_pylist():
+        path = directory / row["payload"]
         with disk_told(path):
-            check_written(path, size)
-            with pa.memory_map(str(path)) as file:
-                tables.append(pa.ipc.open_file(file).read_all())
+            check_written(path, row["size"])
+            table = _read_written(path)
+        if table.num_rows != row["fragments_present"]:
+            raise _other_than_written(
+                path, f"{row['fragments_present']} messages", f"{table.num_rows}"
+            )
+        tables.append(table)
     return pa.concat_tables(tables)
 
 

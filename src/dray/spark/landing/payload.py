@@ -79,14 +79,14 @@ class Placement:
         self.expected = expected
 
     def is_done(self) -> bool:
-        """Whether the very payload is in its place already."""
-        try:
-            with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size != self.expected.size:
-                    return False
-                return file_digest(file, self.expected.kind) == self.expected.digest
-        except FileNotFoundError:
+        """Whether the very payload is in its place already; raises `StoreError`."""
+        # `fill` refuses to replace what is no file.
+        if not self.path.is_file():
             return False
+        with disk_told(self.path), self.path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != self.expected.size:
+                return False
+            return file_digest(file, self.expected.kind) == self.expected.digest
 
     def fill(self, pull: Callable[[PayloadTarget], str]) -> None:
         """Let `pull` write the bytes and give their digest; put them in place if they are right.
