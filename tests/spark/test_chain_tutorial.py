@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -18,12 +20,13 @@ from pathlib import Path
 import pytest
 
 import dray
+from tests.integration.commands import until
 from tests.spark.conftest import Daemon
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "spark-chain.md"
-FILES, LINES = 12, 50
+FILES, LINES, KILLS = 12, 50, 20
 
 
 @pytest.fixture
@@ -57,11 +60,11 @@ def picture(width, height):
     return b"\x89PNG\r\n\x1a\n" + head + lines + chunk(b"IEND", b"")
 
 
-def fill(inbox):
+def fill(inbox, first=0):
     """Make files of both kinds; give the results that they must lead to."""
     inbox.mkdir()
     chance, wanted = random.Random(5), Counter()
-    for number in range(FILES):
+    for number in range(first, first + FILES):
         name = f"{number:02}"
         if number % 3:
             values = [chance.randrange(1_000_000) for _ in range(LINES)]
@@ -101,10 +104,69 @@ def test_each_line_and_picture_of_the_tutorial_arrives_once_through_a_kill(
         monkeypatch.setattr(sys, "argv", chain[1:])
         runpy.run_path("chain.py", run_name="__main__")
 
-        found = Counter(
-            (message.label, message.correlation_id, bytes(message.body).decode())
-            for message in results.messages()
-        )
-        assert found == wanted
-        assert source.queue("parcels", raw=True).info().message_count == 0
-        assert results.info().staged_count == 0
+        assert_each_once(source, results, wanted)
+
+
+def assert_each_once(source, results, wanted):
+    """Each result is there once, and nothing is left behind."""
+    found = Counter(
+        (message.label, message.correlation_id, bytes(message.body).decode())
+        for message in results.messages()
+    )
+    assert found == wanted
+    assert source.queue("parcels", raw=True).info().message_count == 0
+    assert results.info().staged_count == 0
+
+
+def end(driver, *, with_java):
+    """Kill a driver, and its Java with it or not: then Java notices and ends by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        if with_java:
+            os.killpg(driver.pid, signal.SIGKILL)
+    driver.kill()
+    driver.wait(100)
+    until(lambda: is_gone(driver.pid), 60)
+
+
+def is_gone(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(7_200)
+def test_the_chain_of_the_tutorial_killed_at_random_sends_each_row_once(
+    spark, daemon, second, programs, *, monkeypatch
+):
+    """Twenty kills of the driver, of half of them with its Java, seed 9; files come meanwhile."""
+    chance, wanted, killed, rounds = random.Random(9), Counter(), 0, 0
+    chain = [sys.executable, "chain.py", daemon.url, second.url, str(programs / "checkpoint")]
+    takes = None
+    while killed < KILLS:
+        inbox = f"inbox-{rounds}"
+        wanted += fill(programs / inbox, rounds * FILES)
+        rounds += 1
+        assert rounds < 5 * KILLS, (programs / "said").read_text()[-3000:]
+        send = [sys.executable, "send_files.py", daemon.url, inbox]
+        subprocess.run(send, cwd=programs, check=True, timeout=100)
+        began = time.monotonic()
+        with (programs / "said").open("wb") as said:
+            driver = subprocess.Popen(
+                chain, cwd=programs, stdout=said, stderr=said, start_new_session=True
+            )
+        try:
+            driver.wait(None if takes is None else chance.uniform(0.3, 1.1) * takes)
+        except subprocess.TimeoutExpired:
+            killed += 1
+        finally:
+            end(driver, with_java=chance.random() < 0.5)
+        takes = takes or time.monotonic() - began
+
+    monkeypatch.chdir(programs)
+    monkeypatch.setattr(sys, "argv", chain[1:])
+    runpy.run_path("chain.py", run_name="__main__")
+    with dray.connect(second.url) as target, dray.connect(daemon.url) as source:
+        assert_each_once(source, target.queue("results"), wanted)

@@ -130,6 +130,43 @@ def test_a_batch_that_is_settled_and_comes_again_is_not_written_again(
     assert orders.info().message_count == 0
 
 
+class EndsClaims(logging.Handler):
+    """Ends what a receiver holds when the query says that it waits for it."""
+
+    def __init__(self, *ends):
+        super().__init__(logging.WARNING)
+        self.ends = list(ends)
+
+    def emit(self, record):
+        if self.ends and "a receiver has held the message" in record.getMessage():
+            self.ends.pop()()
+
+
+def test_messages_that_receivers_claim_meanwhile_leave_the_queue_however_the_claims_end(
+    run_query, manager, orders
+):
+    """One receiver aborts, and the query takes the message; one commits."""
+    aborted, committed = manager.transaction(), manager.transaction()
+    waiting = EndsClaims(aborted.abort, committed.commit)
+    written = []
+
+    def write(rows, _batch_id):
+        written.extend(bytes(row.body) for row in rows.collect())
+        orders.receive_by_lookup_id(3, transaction=committed)
+        orders.receive_by_lookup_id(5, transaction=aborted)
+
+    logger = logging.getLogger("dray.spark.source.ranges")
+    logger.addHandler(waiting)
+    try:
+        run_query(write, claimTimeout="1")
+    finally:
+        logger.removeHandler(waiting)
+
+    assert waiting.ends == []
+    assert Counter(written) == Counter(f"order {at}".encode() for at in range(COUNT))
+    assert orders.info().message_count == 0
+
+
 def test_large_messages_are_settled_with_all_their_parts(run_query, manager, parcels, caplog):
     ids = [parcels.send(bytes([at]) * 45_000, label=f"parcel {at}") for at in range(4)]
     raw = manager.queue("parcels", raw=True)
