@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -55,8 +57,23 @@ def land_in_turn(
                 kind = "auto" if name.endswith("auto") else "large"
                 door = socket if name.endswith("socket") else url
                 measured(name, partial(land, door, name, Path(out) / name, as_=kind))
+    seconds["cold"] = _land_as_program(url, out)
     spent["latestOffset"] = _latest_offset(url, manager, next(iter(sizes)))
     return {"spent": spent, "seconds": seconds}
+
+
+def _land_as_program(url: str, out: str) -> float:
+    """Seconds of a `dray spark land` of one message, from the start of the program to its end."""
+    _send(url, "cold", [1024])
+    command = [sys.executable, "-m", "dray.cli", "--url", url, "spark", "land", "cold"]
+    began = time.perf_counter()
+    subprocess.run(
+        [*command, "--as", "large", "--to", str(Path(out) / "cold")],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    return time.perf_counter() - began
 
 
 def _send(url: str, queue: str, sizes: list[int]) -> None:

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -88,6 +89,8 @@ def test_large_messages_land_with_what_was_said_of_them(land_parcels, manager, p
     assert all(row["sent_time"] <= row["arrived_time"] <= row["landed_time"] for row in rows)
     assert summary.clean
     assert summary.files == 4
+    assert 0 < summary.moving_seconds < summary.seconds
+    assert summary.rate_bytes_s < summary.moving_rate_bytes_s
     assert manager.queue("parcels").info().message_count == 0
 
 
@@ -345,20 +348,27 @@ def test_a_manager_that_stays_away_ends_a_landing_and_the_next_one_goes_on(
     assert manager.queue("parcels").info().message_count == 0
 
 
-def test_following_lands_what_comes_later_and_ends_when_idle(land_parcels, parcels, out):
+def test_following_lands_what_comes_later_also_by_a_clock_set_back_and_ends_when_idle(
+    land_parcels, parcels, out, *, monkeypatch, caplog
+):
     later = bodies(3)
     sent = {parcels.send(b"first"): b"first"}
+    clock, back = time.time, [0]
+    monkeypatch.setattr("time.time", lambda: clock() - back[0])
 
     def send_more(_):
         if later:
             body = later.pop()
             sent[parcels.send(body)] = body
+            back[0] = 0 if len(later) == 2 else 3600
 
     until = dray.spark.Until(follow=True, idle_s=3.0)
     summary = land_parcels(until=until, report=send_more)
 
     assert_landed_once(out, sent)
     assert summary.files == 4
+    # Java, whose clock this is not, would wait for an hour.
+    assert caplog.text.count("the clock was set back; the query begins anew") == 1
 
 
 def test_a_queue_that_is_not_there_is_one_clear_sentence(spark, daemon, out):

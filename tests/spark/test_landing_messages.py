@@ -11,6 +11,11 @@ from pathlib import Path
 import pytest
 
 from dray.spark import land
+from dray.spark.landing.landing import Landing
+from dray.spark.landing.puller import ManagerPuller
+from dray.spark.landing.settler import ManagerSettler
+from dray.spark.landing.streams import BatchLimits, streams, told_options
+from dray.spark.source.options import RANGES
 from tests.spark.judge import rows_in_order
 from tests.spark.judged import judge_bodies
 
@@ -147,6 +152,42 @@ def test_a_message_that_a_receiver_holds_is_named(land_orders, manager, orders, 
 
     assert (summary.messages, summary.clean) == (2, True)
     assert_rows(out, sent)
+    assert orders.info().message_count == 0
+
+
+class ClaimingSettler(ManagerSettler):
+    """A receiver claims a message when the table has it, before it is settled."""
+
+    def __init__(self, queue, transaction):
+        super().__init__()
+        self.queue, self.transaction = queue, transaction
+
+    def settle(self, key, reached):
+        if self.transaction is not None:
+            self.queue.receive_by_lookup_id(3, transaction=self.transaction)
+            self.transaction = None
+        return super().settle(key, reached)
+
+
+def test_a_message_that_was_claimed_while_it_landed_is_not_left_behind(
+    spark, daemon, manager, orders, *, land_orders, out
+):
+    """The offsets of the query are behind it: no later batch would have it."""
+    sent = send(orders, [b"%d" % number for number in range(4)])
+    transaction = manager.transaction()
+    settler = ClaimingSettler(orders, transaction)
+    told = told_options(daemon.url, "orders", None, fail=False, accept=False)
+    rows = streams(spark, ("large", RANGES), told, BatchLimits(None, 1_000_000))
+    Landing(out, ManagerPuller(), settler, checkpoint="checkpoint-auto").run(rows)
+    settler.close()
+    assert_rows(out, sent)
+    assert orders.info().message_count == 1
+    transaction.abort()
+
+    summary = land_orders()
+
+    assert_rows(out, sent)
+    assert (summary.messages, summary.clean) == (0, True)
     assert orders.info().message_count == 0
 
 

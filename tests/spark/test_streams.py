@@ -6,7 +6,7 @@ import pytest
 
 import dray
 from dray.errors import InvalidConfiguration
-from dray.spark.landing.streams import between_commits, contents_of, what_is_left
+from dray.spark.landing.streams import between_commits, contents_of, looked_at, what_is_left
 from dray.spark.source.options import RANGES
 
 
@@ -27,6 +27,11 @@ def url(manager, tmp_path):
     return f"dray+unix://{tmp_path / 'socket'}"
 
 
+def left(url, as_):
+    with looked_at(url, "orders") as catalogue:
+        return list(what_is_left(catalogue, as_))
+
+
 def test_what_is_to_land_decides_the_contents_that_are_read():
     assert contents_of("auto") == ("large", RANGES)
     assert contents_of("large") == ("large",)
@@ -45,7 +50,7 @@ def test_an_idle_landing_does_not_end_before_its_last_commit():
     ("as_", "counts"), [("auto", []), ("large", [4]), ("messages", [2])], ids=str
 )
 def test_the_kind_that_does_not_land_is_counted(url, as_, counts):
-    told = list(what_is_left(url, "orders", as_))
+    told = left(url, as_)
     assert [count for count, _ in told] == counts
     for _, sentence in told:
         assert sentence.startswith(f"queue 'orders' at {url} has ")
@@ -57,7 +62,7 @@ def test_what_a_receiver_holds_is_counted_once_for_each_kind(url, manager):
     small = next(each.lookup_id for each in raw.peek_range() if bytes(each.body) == b"small")
     with manager.transaction() as transaction:
         raw.receive_by_lookup_id(small, transaction=transaction)
-        ((count, sentence),) = what_is_left(url, "orders", "auto")
+        ((count, sentence),) = left(url, "auto")
         transaction.abort()
     assert count == 1
     assert "messages that a receiver holds; land again when it has committed" in sentence

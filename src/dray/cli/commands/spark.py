@@ -233,12 +233,14 @@ def _print_audit(report: AuditReport) -> None:
 
 
 def _print(summary: LandingSummary) -> None:
+    moving = summary.moving_rate_bytes_s
     print_record(
         {
             "files": str(summary.files),
             "messages": str(summary.messages),
             "bytes": human_size(summary.bytes),
-            "rate": f"{human_size(summary.rate_bytes_s)}/s",
+            "rate": f"{human_size(summary.rate_bytes_s)}/s from start to end",
+            "moving": f"{human_size(moving)}/s from the first byte to the last commit",
             "duplicates": str(summary.duplicates),
             "out of order": str(summary.out_of_order),
             "taken by others": str(summary.taken),

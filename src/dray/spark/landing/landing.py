@@ -42,6 +42,7 @@ from dray.spark.landing.streams import (
     BatchLimits,
     between_commits,
     contents_of,
+    looked_at,
     streams,
     told_options,
     what_is_left,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from dray.spark.landing.pulling import Puller
     from dray.spark.landing.summary import LandingSummary
     from dray.spark.landing.table import LandedTable, QueueReached
+    from dray.spark.source.catalogue import Catalogue
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +137,7 @@ def land(
     from dray.spark.landing.puller import ManagerPuller
     from dray.spark.landing.settler import ManagerSettler
 
+    began = time.monotonic()
     directory, payloads = _places(out, state, table)
     contents = contents_of(as_)
     named = credentials_named(credentials, url)
@@ -154,9 +157,9 @@ def land(
                 checkpoint="checkpoint" if as_ == "large" else f"checkpoint-{as_}",
             )  # fmt: skip
             summary = landing.run(streams(spark, contents, options, limits), until)
-            for count, sentence in what_is_left(url, queue, as_, named):
-                summary.skipped += count
-                summary.left.append(sentence)
+            with looked_at(url, queue, named) as catalogue:
+                landing.look_back(catalogue, as_)
+            summary.seconds = time.monotonic() - began
             return summary
     finally:
         settler.close()
@@ -203,7 +206,7 @@ class Landing:
         self._kind = table
         self._checkpoint = checkpoint
         self._table: LandedTable | DeltaLandedTable | None = None
-        self._started_at = 0.0
+        self._started_at = self._first_batch_at = 0.0
 
     def run(self, rows: DataFrame, until: Until = AT_ONCE) -> LandingSummary:
         """Land the streaming `rows` (`schema.LARGE`) until told to end; give the summary."""
@@ -224,6 +227,25 @@ class Landing:
         self.summary.seconds = time.monotonic() - self._started_at
         return self.summary
 
+    def look_back(self, catalogue: Catalogue, as_: str) -> None:
+        """Settle what has landed and came back since, and count what stays in the queues.
+
+        A receiver may have claimed a message while it landed, and given it back after the
+        settling: the offsets of the query are behind it, so no later batch has it.
+        """
+        assert self._table is not None
+        reached = self._table.reached
+        for place in catalogue.places:
+            landed = reached.queue(place.manager_id, place.queue)
+            if landed.born == place.born:
+                key = (place.url, place.manager_id, place.queue)
+                settled = self._settler.settle(key, landed)
+                reached = reached.with_queue(place.manager_id, place.queue, settled)
+        self._table.settled(reached)
+        for count, sentence in what_is_left(catalogue, as_):
+            self.summary.skipped += count
+            self.summary.left.append(sentence)
+
     def _open_table(self) -> LandedTable | DeltaLandedTable:
         if self._kind == "delta":
             from dray.spark.landing.delta import DeltaLandedTable
@@ -241,6 +263,7 @@ class Landing:
         from dray.spark.schema import RANGE
 
         assert self._table is not None
+        self._first_batch_at = self._first_batch_at or time.monotonic()
         pulled = self._pulled(rows)
         if not self._accept_new_queue:
             check_births(pulled, self._table.reached)
@@ -253,6 +276,7 @@ class Landing:
         if examined.rows.num_rows:
             with disk_told(self.summary.table_directory):
                 self._table.commit(examined.rows, examined.reached)
+            self.summary.moving_seconds = time.monotonic() - self._first_batch_at
         remove_ranges(self._ranges)
         self._settle(examined)
         self._count(examined)

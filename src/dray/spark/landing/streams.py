@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
@@ -11,6 +12,8 @@ from dray.spark.source.options import RANGES, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from dray.spark.source.catalogue import Catalogue
 
 KINDS = ("auto", "large", "messages")
 """The kinds of messages that a landing can be limited to."""
@@ -101,23 +104,27 @@ def contents_of(as_: str) -> tuple[str, ...]:
     return {"auto": ("large", RANGES), "large": ("large",), "messages": (RANGES,)}[as_]
 
 
-def what_is_left(
-    url: str, queue: str, as_: str, credentials: str | None = None
-) -> Iterator[tuple[int, str]]:
-    """Say what is in the queues that this landing does not take, and how many messages it is."""
+@contextmanager
+def looked_at(url: str, queue: str, credentials: str | None = None) -> Iterator[Catalogue]:
+    """The queues of a landing, from a connection of the driver's own."""
     from dray.spark.source.catalogue import Catalogue
 
     catalogue = Catalogue(read_options(_where(url, queue, credentials)))
     try:
-        for place, large, plain, held in catalogue.what_stays():
-            where = f"queue {place.queue!r} at {place.url} has"
-            stay = "they stay there: land them with --as auto, or receive them"
-            if plain and as_ == "large":
-                yield plain, f"{where} {plain} messages that are not large; {stay}"
-            if large and as_ == "messages":
-                yield large, f"{where} {large} large messages; {stay}"
-            if held:
-                later = "land again when it has committed or aborted"
-                yield held, f"{where} {held} messages that a receiver holds; {later}"
+        yield catalogue
     finally:
         catalogue.close()
+
+
+def what_is_left(catalogue: Catalogue, as_: str) -> Iterator[tuple[int, str]]:
+    """Say what is in the queues that this landing does not take, and how many messages it is."""
+    for place, large, plain, held in catalogue.what_stays():
+        where = f"queue {place.queue!r} at {place.url} has"
+        stay = "they stay there: land them with --as auto, or receive them"
+        if plain and as_ == "large":
+            yield plain, f"{where} {plain} messages that are not large; {stay}"
+        if large and as_ == "messages":
+            yield large, f"{where} {large} large messages; {stay}"
+        if held:
+            later = "land again when it has committed or aborted"
+            yield held, f"{where} {held} messages that a receiver holds; {later}"
