@@ -18,6 +18,8 @@ CALLS_OF_A_SEND = 365
 """Of Python functions, in the client's part and the queue manager's; 389 before."""
 CALLS_IN_A_BATCH = 7
 """For each of a hundred messages that are sent and committed; 31 at first, then 17."""
+CALLS_IN_A_BATCH_TAKEN = 8
+"""For each of a hundred messages that are received outside transactions; 22 before."""
 
 
 def test_a_session_over_a_socket_pair_is_served(tmp_path):
@@ -43,6 +45,19 @@ def test_lone_sends_and_batches_take_few_calls(tmp_path):
         # The least of some: a checkpoint or a timer may fall into one.
         assert min(calls_of(lambda: queue.send(b"body")) for _ in range(5)) <= CALLS_OF_A_SEND
         assert min(calls_of(send_batch) for _ in range(5)) <= 100 * CALLS_IN_A_BATCH
+
+
+def test_a_batch_that_is_received_outside_transactions_takes_few_calls(tmp_path):
+    with dray.open(tmp_path / "data") as manager:
+        queue = manager.create_queue("orders")
+        for _ in range(4):
+            queue.send_many([bytes(1024)] * 100)
+
+        def receive_batch():
+            assert len(queue.receive_many(100)) == 100
+
+        calls = min(calls_of(receive_batch) for _ in range(4))
+        assert calls <= 100 * CALLS_IN_A_BATCH_TAKEN
 
 
 def test_the_manager_id_is_drawn_once_and_kept(tmp_path):

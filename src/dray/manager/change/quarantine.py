@@ -21,6 +21,7 @@ from dray.manager.change.ends import DAMAGED_THERE, note_ends
 from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import (
+    fields_in,
     has_come_back,
     is_express_entry,
     lookup_id_of,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 QUARANTINE: Final = 8
 QUARANTINE_NAME: Final = "system$;quarantine"
 _PART_BITS: Final = 7
+_LENGTH_AND_CRC: Final = slice(2, 4)
+"""Where the fields of a packed tail have them."""
 
 
 def refuse_damaged(
@@ -61,6 +64,10 @@ def refuse_damaged(
     """
     only_sent = not thorough and all(isinstance(piece, Extent) for piece in body)
     if only_sent and not any(map(has_come_back, found)):
+        return
+    if (thorough or not any(isinstance(piece, Extent) for piece in body)) and _all_intact(
+        context.store, b"".join(found), body
+    ):
         return
     entries = [unpack(packed) for packed in found]
     checks = _checks(context.store, entries, body, thorough=thorough)
@@ -174,6 +181,21 @@ def _without_express(context: Context, queue: StoredQueue, damaged: list[bytes])
     _say(context, queue, express)
     context.state.drop_express(queue, map(lookup_id_of, express))
     return [packed for packed in damaged if not is_express_entry(packed)]
+
+
+def _all_intact(store: Records, packed: bytes, body: Body) -> bool:
+    """Whether all records of a receive are what their senders sent; neighbours are read at once."""
+    claims = [fields[_LENGTH_AND_CRC] for _, fields in fields_in(packed)]
+    lengths = iter(claims)
+    records: list[memoryview] = []
+    for piece in body:
+        run = memoryview(piece if isinstance(piece, bytes) else store.read(piece))
+        at = 0
+        while at < len(run):
+            length, _ = next(lengths)
+            records.append(run[at : at + length])
+            at += length
+    return [*map(crc32c.crc32c, records)] == [crc for _, crc in claims]
 
 
 def _checks(store: Records, entries: list[Entry], body: Body, *, thorough: bool) -> Iterator[bool]:
