@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dray.store.heap.heap import Heap
+from dray.store.limits import CHECKPOINT_SHORT_BYTES
 from dray.store.log.checkpoint import Mark, Snapshots
 from dray.store.log.qmlog import Log
 from dray.store.log.schedule import CheckpointSchedule
@@ -40,6 +41,11 @@ class StoreCheckpoints:
     def log_is_long(self) -> bool:
         """Whether the log has grown so much since the newest one that the next is due."""
         return self._schedule.is_due(self._log)
+
+    @property
+    def are_long(self) -> bool:
+        """Whether one takes so long to write that large copies should not bring it nearer."""
+        return self._pairs.newest.length > CHECKPOINT_SHORT_BYTES
 
     def have_room(self, fact_bytes: int) -> None:
         """Reserve the room of the next one, with so many bytes of facts more. Raises StoreFull."""

@@ -81,9 +81,17 @@ ACCESS_LINE_BYTES: Final = 1_000
 ACCESS_LOGS_MAX: Final = 9
 """Files of the access log, 144 MiB: a caller that does as much as it may fills them in 8 hours."""
 
-COPIED_BYTES_MAX: Final = 16 << 10
+COPIED_BYTES_MAX: Final = 256 << 10
 """A group has copies of its payload up to so many bytes, and then one file is synced for it instead
-of two (docs/decisions/0294)."""
+of two (docs/decisions/0295): two hundred messages of 1 KiB. The disk begins with longer payload as
+it is placed (`BEGIN_BYTES_MIN`), so that its commit finds little of it left to do."""
+
+COPIED_BYTES_LITTLE: Final = 16 << 10
+"""The same while a checkpoint is long: longer copies would bring the next one nearer than it is
+worth."""
+
+CHECKPOINT_SHORT_BYTES: Final = 4 << 20
+"""A shorter checkpoint is written in some milliseconds: of up to 50,000 messages."""
 
 COPIED_LOG_SHARE: Final = 8
 """In a small log at most one part in this many: each group fills it, and so brings the next

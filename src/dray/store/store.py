@@ -261,7 +261,9 @@ class Store:
 
     def _write_group(self, ranges: list[DirtyRange]) -> None:
         # Copies bring the next checkpoint nearer, and take no room that facts need until it ends.
-        copied = not self._checkpoints.log_is_long and self._log.takes_copies(ranges)
+        copied = not self._checkpoints.log_is_long and self._log.takes_copies(
+            ranges, little=self._checkpoints.are_long
+        )
         self._log.write_group(ranges, self._heap.copies(ranges) if copied else b"")
         self._groups += 1
         self._releases.close_group(self._log.next_fact)

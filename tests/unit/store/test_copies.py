@@ -7,7 +7,12 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt
-from dray.store.limits import COPIED_BYTES_MAX, COPIED_LOG_SHARE
+from dray.store.limits import (
+    CHECKPOINT_SHORT_BYTES,
+    COPIED_BYTES_LITTLE,
+    COPIED_BYTES_MAX,
+    COPIED_LOG_SHARE,
+)
 from dray.store.log.copies import Copies
 from dray.store.log.group import COPIES, DirtyRange, decode_header
 from dray.store.recovery.recovery import Loss
@@ -60,9 +65,50 @@ def test_a_turn_with_little_payload_syncs_the_log_alone(disk, store, ledger):
     assert disk.syncs - syncs == 1 + 2
 
 
-def test_the_bound_of_a_group_is_that_of_the_limits():
-    assert COPIED_BYTES_MAX == 16 << 10
+def test_the_bounds_of_a_group_are_those_of_the_limits():
+    assert (COPIED_BYTES_LITTLE, COPIED_BYTES_MAX) == (16 << 10, 256 << 10)
+    assert CHECKPOINT_SHORT_BYTES == 4 << 20
     assert MOST == 2 << 10
+
+
+@pytest.fixture
+def roomy(disk, ledger):
+    """A store with a log of 1 MiB, which copies up to 128 KiB."""
+    store = Store(disk, heap_file_bytes=1 << 20, log_bytes=1 << 20)
+    store.recover(ledger.load)
+    put(store, ledger, 1, b"first")
+    return store
+
+
+def test_payload_of_a_batch_is_copied_while_checkpoints_are_short(disk, roomy, ledger, monkeypatch):
+    syncs = []
+    for key, size in ((2, 100_000), (3, 100_000), (4, 10_000)):
+        before = disk.syncs
+        put(roomy, ledger, key, bytes(size))
+        syncs.append(disk.syncs - before)
+        # From here on each is too long to be brought nearer.
+        monkeypatch.setattr("dray.store.checkpoints.CHECKPOINT_SHORT_BYTES", 0)
+        roomy.checkpoint(ledger.snapshot())
+    assert syncs == [1, 2, 1]
+
+
+def test_payload_of_a_batch_comes_back_from_the_log(disk, roomy, ledger):
+    put(roomy, ledger, 2, b"batch" * 20_000)
+    after = disk.crash(CrashEffect.LOST)
+    again = Ledger()
+    store = Store(after, heap_file_bytes=1 << 20, log_bytes=1 << 20)
+    assert store.recover(again.load).lost == ()
+    assert again.state() == ledger.state()
+    again.check(store)
+
+
+def test_heap_files_that_the_log_has_copies_of_are_not_synced_early(roomy, ledger):
+    for key in range(2, 5):
+        put(roomy, ledger, key, bytes(100_000))
+    assert roomy.flush_hint() == []
+    for key in range(5, 8):
+        ledger.put(roomy, key, bytes(100_000))
+    assert len(roomy.flush_hint()) == 1
 
 
 def test_payload_that_the_heap_lost_comes_back_from_the_log(disk, store, ledger):

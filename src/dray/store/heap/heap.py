@@ -301,7 +301,7 @@ class Heap:
             return b""
         for each in ranges:
             self._files[each.file].copied_to = each.stop
-        return b"".join(copies)
+        return copies[0] if len(copies) == 1 else b"".join(copies)
 
     @property
     def unsynced_bytes(self) -> int:
@@ -333,7 +333,9 @@ class Heap:
         worth = [
             each
             for each in self._dirty.values()
-            if not each.handed and (not each.open or each.position - each.dirty_from >= least)
+            if not each.handed
+            and each.is_uncovered
+            and (not each.open or each.position - each.uncovered.start >= least)
         ][:room]
         for heap_file in worth:
             heap_file.handed = True

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from dray.errors import StoreFull, StorePoisoned
 from dray.store.disk import File
 from dray.store.limits import (
+    COPIED_BYTES_LITTLE,
     COPIED_BYTES_MAX,
     COPIED_LOG_SHARE,
     LOG_AHEAD_BYTES_MIN,
@@ -287,6 +288,7 @@ class Log:
         self._pending = bytearray()
         self._reserve = capacity // LOG_RESERVE_SHARE
         self._copied_most = min(COPIED_BYTES_MAX, capacity // COPIED_LOG_SHARE)
+        self._copied_little = min(COPIED_BYTES_LITTLE, self._copied_most)
         self._ahead = max(capacity // LOG_AHEAD_SHARE, LOG_AHEAD_BYTES_MIN)
         # Bytes of the file below were written before: all of them after the first way through.
         self._used = min(head, capacity)
@@ -308,10 +310,14 @@ class Log:
         needed = group_bytes(self.pending_bytes, ranges, copied)
         return needed <= self.tail + self.capacity - self._reserve - self.head
 
-    def takes_copies(self, ranges: Sequence[DirtyRange]) -> bool:
-        """Whether the next group is to have the bytes of these dirty ranges: few, with room now."""
+    def takes_copies(self, ranges: Sequence[DirtyRange], *, little: bool) -> bool:
+        """Whether the next group is to have the bytes of these dirty ranges, with room for them.
+
+        Only if they are few; with `little`, very few.
+        """
         size = sum(each.stop - each.start for each in ranges)
-        return 0 < size <= self._copied_most and self.fits(len(ranges), size)
+        most = self._copied_little if little else self._copied_most
+        return 0 < size <= most and self.fits(len(ranges), size)
 
     def could_fit(self, ranges: int) -> bool:
         """Whether they would find room in an empty log."""

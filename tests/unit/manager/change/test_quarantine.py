@@ -52,7 +52,7 @@ def test_a_damaged_message_is_refused_with_its_file_and_the_next_one_comes(calle
 def test_a_damaged_newest_message_is_named_when_its_killed_manager_starts_again(caller: Caller):
     driver, queue = caller.driver, caller.create("orders")
     caller.send(queue, Message(body=SMALL))
-    caller.send(queue, Message(body=SMALL), Message(body=b"newest" * 3_000))
+    caller.send(queue, Message(body=SMALL), Message(body=b"newest" * 6_000))
     name = damage(driver, "orders", 2)
     driver.crash()
     first, second = map(str, driver.manager.notices())
