@@ -333,9 +333,7 @@ class Heap:
         worth = [
             each
             for each in self._dirty.values()
-            if not each.handed
-            and each.is_uncovered
-            and (not each.open or each.position - each.uncovered.start >= least)
+            if not each.handed and each.uncovered_bytes >= (least if each.open else 1)
         ][:room]
         for heap_file in worth:
             heap_file.handed = True

@@ -219,7 +219,12 @@ class HeapFile:
     @property
     def is_uncovered(self) -> bool:
         """Whether it has bytes that no ended sync covers and the log has no copies of."""
-        return self.position > self.dirty_from and self.position > self.copied_to
+        return self.uncovered_bytes > 0
+
+    @property
+    def uncovered_bytes(self) -> int:
+        """How many bytes those are."""
+        return self.position - max(self.dirty_from, self.copied_to)
 
     @property
     def uncovered(self) -> DirtyRange:
