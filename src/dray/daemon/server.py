@@ -37,7 +37,6 @@ from dray.daemon.sockets.handshakes import Handshakes
 from dray.daemon.sockets.links import DialledLinks
 from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.sockets.outbox import unpin_all
-from dray.daemon.sockets.places import Places
 from dray.daemon.sockets.surroundings import Surroundings
 from dray.daemon.sockets.tcp_door import check_tcp_door, what_open_means
 from dray.daemon.timekeeper import Timekeeper, new_incarnation, new_manager_key
@@ -67,6 +66,7 @@ from dray.manager.notices import NoticeKind
 from dray.manager.turn import QueueManager
 from dray.model.callers import ANYONE, NOBODY, OWNER, Caller
 from dray.net.listening import listen_address
+from dray.net.places import Places
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk

@@ -11,10 +11,10 @@ from dray.daemon.limits import HANDSHAKES_MAX, HANDSHAKES_PER_HOST_MAX
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.sockets.callers import shown_address
 from dray.daemon.sockets.listener import Accepted
-from dray.daemon.sockets.places import Places
 from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
 from dray.manager.notices import NoticeKind
 from dray.model.callers import NOBODY, Caller
+from dray.net.places import Places
 from dray.net.tunnels import Tunnels
 
 

@@ -28,7 +28,7 @@ from dray.daemon.limits import (
     READ_BYTES_WHILE_TIGHT,
 )
 from dray.daemon.pacing.backlog import DiskBacklog
-from dray.daemon.sockets.places import Places
+from dray.net.places import Places
 from dray.wire.stream import READ_BYTES
 
 

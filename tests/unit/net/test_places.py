@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.daemon.sockets.places import Places
+from dray.net.places import Places
 
 
 def test_each_caller_has_a_count_and_an_oldest_of_its_own():
