@@ -6,7 +6,8 @@ the manager itself, are nobody's to use: the next caller gets them.
 
     leased      to a caller, since this start
     forgotten   there were too many: the caller with the most leases has lost its oldest one
-    earlier     before this start: everyone who is let in may ask about the number
+    earlier     before this start: nobody may use the number, and everyone who is let in may ask
+                what became of it (docs/decisions/0247)
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ class Leases:
             self._forget_one()
 
     def belongs(self, number: int, caller: str) -> bool:
-        """Whether a caller may use a number: it has leased it, or an earlier start has."""
-        holder = self._callers.get(_ordinal(number))
-        return _ordinal(number) < self._first if holder is None else holder == caller
+        """Whether a caller may use a number: it has leased it since this start."""
+        return self._callers.get(_ordinal(number)) == caller
+
+    def is_earlier(self, number: int) -> bool:
+        """Whether a number was leased before this start."""
+        return number > 0 and _ordinal(number) < self._first
 
     def is_forgotten(self, number: int) -> bool:
         """Whether a number was leased since this start, and nobody may use it any more."""

@@ -22,8 +22,13 @@ def test_a_leased_number_belongs_to_its_caller_only():
 
 def test_a_lease_of_an_earlier_start_is_nobodys():
     leases = Leases(first_of(3))
-    assert leases.belongs(5, "token:a")
-    assert leases.belongs(first_of(3) - 1, "token:a")
+    leases.lease(first_of(3), "token:a")
+    for number in (1, 5, first_of(3) - 1):
+        assert leases.is_earlier(number), number
+        assert not leases.belongs(number, "token:a")
+        assert not leases.is_forgotten(number)
+    for number in (0, first_of(3), first_of(9)):
+        assert not leases.is_earlier(number), number
 
 
 def test_numbers_that_were_leased_to_nobody_are_for_nobody():

@@ -118,6 +118,7 @@ async def _send_once(call: Call, queue: Queue, key: str, asked: _SendRequest) ->
         await body.drain()
         return _repeated(known, digest.digest(), body.size, key)
     transaction = await call.caller.manager.transaction()
+    connection = transaction.connection()
     try:
         sent = await _sent(queue, body, asked, transaction)
         await transaction.stage(name, 0)
@@ -128,7 +129,8 @@ async def _send_once(call: Call, queue: Queue, key: str, asked: _SendRequest) ->
     # The commit has the number of the message, so that whoever asks again learns its id.
     commit = CommitBatch(name, 0, digest.digest(), number, [transaction.id])
     try:
-        outcome = await link.ask(commit, BatchIs)
+        # Another connection may lead to a restarted manager, which takes no number of before.
+        outcome = await connection.ask(commit, BatchIs)
     except BatchMismatch as error:
         raise _reused(key) from error
     if outcome.transaction_id != sent.id:

@@ -10,7 +10,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dray.errors import TransactionSequence
-from dray.manager.rights.queues import require_destination
+from dray.manager.rights.queues import manages_all, require_destination
+from dray.model.ids import EXPRESS_OUTCOME, split_id
 from dray.model.leases import in_one_lease
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
 
@@ -26,12 +27,46 @@ _SIZES_KEPT = 64
 
 
 def own_number(context: Context, session: Session, number: int) -> None:
-    """Refuse a number that was not leased to the caller."""
-    if not context.leases.belongs(number, session.caller.name):
+    """Refuse a number that was not leased to the caller since the manager started.
+
+    An upload that the session goes on with has its number from before.
+    """
+    if not context.leases.belongs(number, session.caller.name) and (
+        number not in session.transactions
+    ):
         raise TransactionSequence(
             "the number was not leased to this caller; use one of a lease of its own",
             transaction_id=context.transaction_id(number),
         )
+
+
+def own_outcome(context: Context, session: Session, transaction_id: str) -> None:
+    """Refuse to tell what became of a number of another caller.
+
+    Nobody knows any more to whom an earlier start has leased a number. Nothing begins under it, so
+    the answer ends nothing, and tells no more than whether the number has committed.
+    """
+    number = _number_in(context, session, transaction_id)
+    begun = context.state.prepared.get(number) or context.state.uploads.get(number)
+    is_of_another = begun is not None and begun.caller != session.caller.name
+    is_known = begun is not None or context.leases.is_earlier(number)
+    if number and (is_of_another or not is_known):
+        own_number(context, session, number)
+
+
+def own_sequence(context: Context, session: Session, sequence_id: str) -> None:
+    """Refuse the number of an upload of another caller; the handler knows those of before."""
+    number = _number_in(context, session, sequence_id)
+    if number and not context.leases.is_earlier(number):
+        own_number(context, session, number)
+
+
+def _number_in(context: Context, session: Session, transaction_id: str) -> int:
+    """The number in an id of this manager; 0 for another one, and for a caller that manages all."""
+    manager, number = split_id(transaction_id)
+    if manager != context.state.manager_id or manages_all(context, session):
+        return 0
+    return number & ~EXPRESS_OUTCOME
 
 
 def check_records(

@@ -67,6 +67,12 @@ def require_named(context: Context, session: Session, verb: Verb, name: str) -> 
         raise not_found(address) from None
 
 
+def require_seen(context: Context, session: Session, name: str) -> None:
+    """Refuse a caller that may see no queue of a name; the same whether there is one or not."""
+    if not context.access.may(session.caller, Verb.SEE, name):
+        raise not_found(name)
+
+
 def not_found(name: str) -> QueueNotFound:
     """The refusal for a queue that is not there, or that a caller may not see."""
     hint = "connect to its own" if "://" in name else "create it first"

@@ -12,21 +12,26 @@ from dray.errors import AccessDenied, QueueNotFound, TransactionSequence
 from dray.manager.change.names import seen_from_here
 from dray.manager.facts import BatchStaged
 from dray.manager.rights import acts
-from dray.manager.rights.numbers import check_records, own_number
+from dray.manager.rights.numbers import (
+    check_records,
+    own_number,
+    own_outcome,
+    own_sequence,
+)
 from dray.manager.rights.queues import (
     denied,
-    manages_all,
     not_found,
     owns,
     require,
     require_destination,
     require_host,
     require_named,
+    require_seen,
     require_whole,
 )
 from dray.model.access import Verb
 from dray.model.callers import NOBODY
-from dray.model.ids import EXPRESS_OUTCOME, split_id
+from dray.model.ids import split_id
 from dray.model.limits import QUEUES_MAX
 from dray.model.names import STATUS_QUEUE, parse_queue_address
 from dray.wire import backup_frames, file_frames, frames
@@ -280,8 +285,9 @@ def _mark(
 
 
 def _outcome(context: Context, session: Session, head: frames.Outcome, body: memoryview) -> None:
+    """Asking ends a transaction that has not begun, so nobody asks about one of another caller."""
     del body
-    _own_text(context, session, head.transaction_id)
+    own_outcome(context, session, head.transaction_id)
 
 
 def _sequence(
@@ -291,7 +297,7 @@ def _sequence(
     body: memoryview,
 ) -> None:
     del body
-    _own_text(context, session, head.sequence_id)
+    own_sequence(context, session, head.sequence_id)
 
 
 def _batch(
@@ -342,21 +348,17 @@ def _require_own_query(context: Context, session: Session, query: str, owner: st
         )
 
 
-def _own_text(context: Context, session: Session, transaction_id: str) -> None:
-    """Asking ends a transaction that has not begun, so nobody asks about one of another caller."""
-    manager, number = split_id(transaction_id)
-    if manager == context.state.manager_id and not manages_all(context, session):
-        own_number(context, session, number & ~EXPRESS_OUTCOME)
-
-
 def _box(context: Context, session: Session, head: frames.AttachBox, body: memoryview) -> None:
-    """A box is attached on the way to a queue that the caller sees, or may forward to."""
+    """A box is attached on the way to a queue that the caller sees, or may forward to.
+
+    A session detaches only its own boxes.
+    """
     del body
     address = seen_from_here(context, head.queue)
-    if address.remote:
+    if head.attached and address.remote:
         require_host(context, session, address)
-    elif session.role == "client" and address.local_name:
-        require_named(context, session, Verb.SEE, head.queue)
+    elif head.attached and session.role == "client" and address.local_name:
+        require_seen(context, session, address.local_name)
 
 
 def _post(context: Context, session: Session, head: frames.Post, body: memoryview) -> None:

@@ -18,7 +18,7 @@ from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_looku
 from dray.manager.queue.index import split_tails, unpack, with_key
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.staged import Staged
-from dray.manager.rights.queues import owns
+from dray.manager.rights.queues import manages_all, owns
 from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
@@ -45,6 +45,8 @@ from dray.wire.frames import (
 from dray.wire.record import WANTS_ACKNOWLEDGMENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dray.manager.context import Context
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
@@ -123,6 +125,8 @@ def handle_settle_prepared(
     manager, number = split_id(head.transaction_id)
     transaction = transactions.open.get(number)
     staged = context.state.prepared.get(number)
+    if staged is not None and not owns(context, session, staged.caller):
+        raise _unknown(context, number)
     if head.commit and isinstance(staged, BatchStaged):
         raise TransactionUsage(
             f"the transaction is staged for batch {staged.batch} of query {staged.query!r}, and"
@@ -131,8 +135,6 @@ def handle_settle_prepared(
     if manager != context.state.manager_id or number not in context.state.prepared:
         if head.commit != context.state.has_committed(number):
             raise _unknown(context, number)
-    elif not owns(context, session, context.state.prepared[number].caller):
-        raise _unknown(context, number)
     elif transaction is not None and head.commit:
         commit_open(transactions, transaction)
     elif transaction is not None:
@@ -154,11 +156,20 @@ def handle_list_prepared(
         if not isinstance(prepared, BatchStaged) and owns(context, session, prepared.caller)
     ]
     told = [
-        _open_info(context, each, each.session.caller.name)
-        for each in islice(transactions.open.values(), OPEN_TRANSACTIONS_TOLD_MAX)
-        if each.session is not None and owns(context, session, each.session.caller.name)
+        _open_info(context, each, name)
+        for each, name in islice(_open_of(transactions, session), OPEN_TRANSACTIONS_TOLD_MAX)
     ]
     context.answer(session, request_id, PreparedList(ids, told))
+
+
+def _open_of(transactions: Transactions, session: Session) -> Iterator[tuple[OpenTransaction, str]]:
+    """The open transactions that a caller may see, each with the name of its own caller."""
+    all_of_them = manages_all(transactions.context, session)
+    for each in transactions.open.values():
+        if each.session is not None:
+            name = each.session.caller.name
+            if all_of_them or name == session.caller.name:
+                yield each, name
 
 
 def _open_info(context: Context, transaction: OpenTransaction, caller: str) -> OpenTransactionInfo:

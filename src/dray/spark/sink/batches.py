@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.client.connections.threads import run
-from dray.model.ids import split_id
 from dray.spark.managers import patiently
 from dray.wire.frames import BatchIs, CommitBatch, DescribeBatch, Done, DropStaged
 
@@ -26,10 +25,16 @@ class BatchName:
 
         Raises `BatchMismatch` if the query has sent the batch with another digest.
         """
-        begun = manager.transaction()
-        number = split_id(begun.id)[1]
-        head = CommitBatch(self.query, self.number, digest, number, staged)
-        return patiently(lambda: run(begun.awaited.link.ask(head, BatchIs)))
+        link = manager.transaction().awaited.link
+
+        async def once() -> BatchIs:
+            # A restarted manager takes no number of before.
+            connection = await link.connection()
+            number = await connection.numbers()
+            head = CommitBatch(self.query, self.number, digest, number, staged)
+            return await connection.ask(head, BatchIs)
+
+        return patiently(lambda: run(once()))
 
     def outcome(self, manager: Manager) -> BatchIs:
         """Whether it is committed."""

@@ -11,13 +11,13 @@ from dray.manager.dispatch import FOR_CLIENTS, WITH_BODY
 from dray.manager.rights import table
 from dray.model.access import Access, AccessRule, Verb
 from dray.model.callers import NOBODY, Caller
-from dray.model.classes import Acknowledge
+from dray.model.classes import Acknowledge, Part
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import backup_frames, file_frames, frames
-from dray.wire.record import encode_record
+from dray.wire.record import PartMark, encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -363,6 +363,64 @@ def test_uploads_belong_to_their_caller_also_after_a_crash(tmp_path):
     assert ada.call(frames.UploadResume(begun.sequence_id)).status == "open"
 
 
+def test_nobody_begins_anything_under_a_number_of_an_earlier_start(tmp_path):
+    """Else another caller commits under it, and its holder is told that its own commit happened."""
+    driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
+    ada = driver.session(ADA)
+    queue, lost, done = ada.open("orders"), ada.number_for(), ada.number_for()
+    ada.send(queue, Message(body=b"1"), transaction=done)
+    ada.call(frames.Commit(done, 1))
+    ada.send(queue, Message(body=b"lost"), transaction=lost)
+    driver.crash()
+    asked = [frames.Outcome(str(join_id(ManagerId(driver.manager_id), n))) for n in (lost, done)]
+    for who in (BOB, ADA):
+        caller = driver.session(who)
+        queue = caller.open("orders")
+        for head in (
+            frames.Commit(lost, 0),
+            frames.Prepare(lost, 0),
+            frames.StageForBatch(lost, 0, "q", 1),
+            frames.CommitBatch("q", 1, b"d", lost, []),
+            frames.UploadBegin(queue, lost, 10, b""),
+            frames.Receive(queue, lost, 0.0, claim=True),
+            frames.MoveMessages(queue, [1], queue, lost),
+        ):
+            assert isinstance(refused(caller, head), TransactionSequence), head
+        _, said, body = caller._encoded(queue, [Message(body=b"1")], lost, marks=(), guarded=True)
+        assert isinstance(refused(caller, said, body), TransactionSequence)
+        caller.next_number = lost - 1
+        with pytest.raises(TransactionSequence, match="not leased to this caller"):
+            caller.send(queue, Message(body=b"forged"))
+        assert [caller.call(each).status for each in asked] == ["aborted", "committed"]
+
+
+def test_an_upload_goes_on_under_its_number_after_a_restart(tmp_path):
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    number = ada.number_for()
+    begun = ada.call(frames.UploadBegin(ada.open("orders"), number, 1000, b"from"))
+    prepared = bob.number_for()
+    bob.call(frames.Prepare(prepared, 0))
+    driver.crash()
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    theirs = frames.Outcome(str(join_id(ManagerId(driver.manager_id), prepared)))
+    assert isinstance(refused(ada, theirs), TransactionSequence)
+    assert isinstance(refused(bob, frames.Outcome(begun.sequence_id)), TransactionSequence)
+    assert bob.call(theirs).status == "prepared"
+    queue = ada.open("orders")
+    assert isinstance(refused(ada, frames.Commit(number, 1)), TransactionSequence)
+    assert ada.call(frames.UploadResume(begun.sequence_id)).status == "open"
+    ada.next_number, kept = number - 1, ada.next_number
+    header = Message(app_specific=-9998)
+    options = {"transaction": number, "guarded": False}
+    ada.send(queue, header, marks=(PartMark(Part.HEADER),), **options)
+    ada.next_number = kept
+    trailer = Message(app_specific=-9999)
+    ada.send(queue, trailer, marks=(PartMark(Part.TRAILER, number, 0),), **options)
+    ada.call(frames.Commit(number, 2))
+    assert ada.call(frames.Outcome(begun.sequence_id)).status == "committed"
+
+
 def test_staged_rows_belong_to_the_caller_whose_tasks_staged_them(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send", "orders"))
     ada, bob = driver.session(ADA), driver.session(BOB)
@@ -422,6 +480,31 @@ def test_rows_that_another_caller_stages_for_a_query_hinder_no_commit(tmp_path):
     assert len(look_into(driver.manager).state.prepared) == 1
 
 
+def test_nobody_learns_what_the_query_of_another_caller_is_called(tmp_path):
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    staged = ada.number_for()
+    ada.call(frames.StageForBatch(staged, 0, "a-query-of-ada", 0))
+    settle = frames.SettlePrepared(str(join_id(ManagerId(driver.manager_id), staged)), commit=True)
+    assert "a-query-of-ada" in str(refused(ada, settle))
+    told = refused(bob, settle)
+    assert isinstance(told, TransactionSequence)
+    assert "query" not in str(told)
+
+
+def test_a_caller_finds_its_open_transactions_however_many_another_has(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.transactions.prepared.OPEN_TRANSACTIONS_TOLD_MAX", 3)
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    for caller, many in ((bob, 5), (ada, 2)):
+        queue = caller.open("orders")
+        for _ in range(many):
+            caller.send(queue, Message(body=b"1"), transaction=caller.number_for())
+    found = {each: each.call(frames.ListPrepared()).open for each in (ada, bob, driver.session())}
+    assert [len(each) for each in found.values()] == [2, 3, 3]
+    assert {each.caller for each in found[ada]} == {ADA.name}
+
+
 def test_a_box_belongs_to_its_caller(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send", "orders"))
     ada, again, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
@@ -447,10 +530,13 @@ def test_a_box_on_the_way_to_another_host_needs_forward(tmp_path, rows, head):
 
 
 def test_a_box_is_attached_only_to_a_queue_that_its_caller_sees(tmp_path):
-    driver = driver_with(tmp_path, allowing("user:ada", "send", "orders"))
-    assert isinstance(
-        refused(driver.session(ADA), frames.AttachBox("box", "secrets")), QueueNotFound
-    )
+    """The refusal tells nobody that there is another queue."""
+    ada = driver_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
+    told = [refused(ada, frames.AttachBox("box", name)) for name in ("secrets", "no-such")]
+    assert [type(each) for each in told] == [QueueNotFound] * 2
+    assert str(told[0]).replace("secrets", "no-such") == str(told[1])
+    for name in ("secrets", "no-such"):
+        ada.call(frames.AttachBox("box", name, attached=False))
 
 
 def test_a_caller_that_posts_to_ever_new_queues_is_remembered_for_the_last_ones_only(
