@@ -173,7 +173,10 @@ UPLOAD_MARK_PARTS: Final = 1_024
 HOLES_NAMED_MAX: Final = 10_000
 """Missing ranges of one large message in a frame: 10 ms to read. The last covers all behind it."""
 REPAIRS_MAX: Final = 1_000
-"""Large messages whose sources are asked to fill a hole, at a time."""
+"""Large messages whose sources are asked to fill a hole, at a time. Each turn looks at all."""
+REPAIRS_SHARE: Final = 10
+"""All managers that are bound to one caller have at most one part in so many of these: 100 are more
+than its receivers wait for, and cost a turn 0.1 ms."""
 STATUSES_SEEN_MAX: Final = 1_000
 """Status messages that one receive reads: there is one for each receiver that was interrupted."""
 STATUS_BYTES_MAX: Final = 64 * KIB

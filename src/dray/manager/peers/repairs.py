@@ -32,7 +32,7 @@ from dray.manager.queue.index import as_group, tail_of, unpack
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, Part
-from dray.model.limits import FRAGMENTS_MAX, HOLES_NAMED_MAX, REPAIRS_MAX
+from dray.model.limits import FRAGMENTS_MAX, HOLES_NAMED_MAX, REPAIRS_MAX, REPAIRS_SHARE
 from dray.wire.frames import RepairAnswer, RepairWanted
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
 
@@ -48,7 +48,7 @@ _NOT_KEPT = "its sender did not ask for that (use_dead_letter_queue), so there i
 _GONE = "its source was asked and no longer has a copy"
 _DELETED = "its source has deleted the outgoing queue from which it came"
 _FORWARDED = "it came through another queue manager, which keeps no copies"
-_TOO_MANY = f"{REPAIRS_MAX} others are being repaired already"
+_TOO_MANY = "too many others from its source are being repaired already"
 
 
 class WantedRepair(NamedTuple):
@@ -92,13 +92,22 @@ def may_be_filled(holes: Holes, queue: StoredQueue, assembly: Assembly, *, again
         assembly.refused = _FORWARDED
     elif not _has_copies(context, queue, assembly):
         assembly.refused = _NOT_KEPT
-    elif not known and len(holes.wanted) >= REPAIRS_MAX:
+    elif not known and _are_too_many(holes, wanted.stream.source):
         assembly.refused = _TOO_MANY
     if assembly.refused:
         return False
     if again or not known:
         holes.wanted[wanted] = 0
     return True
+
+
+def _are_too_many(holes: Holes, source: str) -> bool:
+    """Whether a source, or all managers of its caller, have as many repairs as they may have."""
+    share = REPAIRS_MAX // REPAIRS_SHARE
+    if len(holes.wanted) < share or len(holes.wanted) >= REPAIRS_MAX:
+        return len(holes.wanted) >= share
+    own = frozenset(holes.context.state.identity.of_same_caller(source))
+    return sum(each.stream.source in own for each in holes.wanted) >= share
 
 
 def ask(sources: Sources, holes: Holes) -> None:

@@ -24,15 +24,16 @@ HEAVY_AT_D = address("d", "heavy")
 class Pair:
     """Source a with a queue that leads to heavy at d; fragments of 1,000 bytes."""
 
-    def __init__(self, path: Path) -> None:
-        self.net = Net(path, "ad")
-        self.destination.create("heavy")
-        self.destination.create("statusq")
+    def __init__(self, path: Path, net: Net | None = None, host: str = "a") -> None:
+        self.net, self.host = net or Net(path, "ad"), host
+        if net is None:
+            self.destination.create("heavy")
+            self.destination.create("statusq")
         self.leading = self.source.open(address("d", "heavy"))
 
     @property
     def source(self) -> Caller:
-        return self.net["a"].session()
+        return self.net[self.host].session()
 
     @property
     def destination(self) -> Caller:
@@ -421,3 +422,23 @@ def test_a_repair_is_forgotten_once_the_message_is_whole(pair: Pair) -> None:
     caller = pair.destination
     assert_whole(caller, answers_to(pair.net, caller, pair.receive(caller)), sequence)
     assert not look_into(pair.net["d"].manager).subjects.holes.wanted
+
+
+def test_a_source_has_its_share_of_the_repairs_and_others_are_asked(tmp_path, monkeypatch) -> None:
+    """Else holes in the messages of others were given up, while it answers nothing."""
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIRS_MAX", 20)
+    net = Net(tmp_path, "abd")
+    net["d"].session().create("heavy")
+    net["d"].session().create("statusq")
+    silent, honest = Pair(tmp_path, net, "a"), Pair(tmp_path, net, "b")
+    for pair in (silent, silent, honest, silent):
+        used = pair.destination.call(frames.DescribeQueue("heavy")).info.byte_count
+        pair.send_with_hole(used + 3_500)
+    net.block("a", "d")
+    net.block("b", "d")
+    caller = net["d"].session()
+    (told,) = answers_to(net, caller, silent.receive(caller))
+    assert isinstance(told, frames.Failed)
+    assert "too many others from its source" in told.sentence
+    wanted = look_into(net["d"].manager).subjects.holes.wanted
+    assert [each.stream.source for each in wanted] == [net[each].manager_id for each in "aab"]
