@@ -80,7 +80,7 @@ class _CompiledRule(NamedTuple):
     def names(self, caller: Caller) -> bool:
         """Whether the rule is for a caller, by name or by one of its groups."""
         fits = self.who.fullmatch
-        return any(fits(each.casefold()) is not None for each in (caller.name, *caller.groups))
+        return any(fits(_same(each)) is not None for each in (caller.name, *caller.groups))
 
     def covers(self, verb: Verb, name: str) -> bool:
         """Whether the rule gives a right at a queue, or at a host."""
@@ -135,13 +135,22 @@ _ANYONE: Final = Caller(ANYONE)
 
 def _compiled(rule: AccessRule) -> _CompiledRule:
     gives = frozenset(rule.may).union(*(IMPLIED.get(verb, ()) for verb in rule.may))
-    who, queues, hosts = map(_pattern, (rule.who, rule.queues, rule.hosts))
+    who = _pattern(map(_same, rule.who))
+    queues, hosts = (_pattern(map(str.casefold, each)) for each in (rule.queues, rule.hosts))
     return _CompiledRule(rule, who, queues, hosts, gives)
 
 
+def _same(caller: str) -> str:
+    """The form under which names of callers compare.
+
+    A name in a certificate is that of a host. `ada` and `Ada` can be two accounts or two tokens.
+    """
+    return caller.casefold() if caller.startswith("cert:") else caller
+
+
 def _pattern(texts: Iterable[str]) -> re.Pattern[str]:
-    """Any of these; `*` stands for any characters, upper and lower case are the same."""
-    either = (".*".join(map(re.escape, each.casefold().split("*"))) for each in texts)
+    """Any of these; `*` stands for any characters."""
+    either = (".*".join(map(re.escape, each.split("*"))) for each in texts)
     return re.compile("|".join(either) or r"(?!)", re.DOTALL)
 
 

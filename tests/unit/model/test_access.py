@@ -46,13 +46,23 @@ def test_a_right_brings_those_that_it_implies_and_no_other(given, had):
     assert not any(found.may(ADA, each, "others") for each in Verb)
 
 
-def test_patterns_have_stars_and_do_not_tell_cases_apart():
+def test_patterns_have_stars_and_those_of_queues_do_not_tell_cases_apart():
     found = access(rule("token:*", "send", "Orders;* x[1]"))
     assert found.may(TOKEN, Verb.SEND, "ORDERS;retry")
     assert found.may(TOKEN, Verb.SEND, "x[1]")
     assert not found.may(TOKEN, Verb.SEND, "orders")
     assert not found.may(TOKEN, Verb.SEND, "x1")
     assert not found.may(ADA, Verb.SEND, "orders;retry")
+
+
+def test_a_rule_for_one_account_or_token_is_none_for_another_that_differs_in_case():
+    """Hosts, and so names in certificates, do not tell cases apart."""
+    found = access(rule("user:ada token:reports group:ops cert:Depot.example", "send", "orders"))
+    for name in ("user:ada", "token:reports", "cert:depot.example", "cert:DEPOT.example"):
+        assert found.may(Caller(name), Verb.SEND, "orders"), name
+    for name in ("user:Ada", "token:Reports", "user:\u017fam"):
+        assert not found.may(Caller(name), Verb.SEND, "orders"), name
+    assert not found.may(Caller("user:eve", ("group:OPS",)), Verb.SEND, "orders")
 
 
 def test_a_rule_may_name_a_group():
