@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from dray.console.http.handshakes import HttpsHandshakes
 from dray.console.http.limits import CONNECTIONS_MAX, GRACE_S, HEAD_BYTES_MAX
 from dray.console.http.protocol import BoundedProtocol, WithoutHead
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
     from starlette.types import ASGIApp
@@ -26,9 +28,10 @@ def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
     class OwnProtocol(BoundedProtocol):
         without_head = WithoutHead()
 
+    shaking = None if tls is None else HttpsHandshakes(tls, OwnProtocol)
     config = uvicorn.Config(
         app,
-        http=OwnProtocol,
+        http=OwnProtocol if shaking is None else shaking.protocol,
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -40,13 +43,23 @@ def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=GRACE_S,
-        ssl_context_factory=None if tls is None else lambda *_: tls,
     )
-    return QuietServer(config)
+    return QuietServer(config, shaking)
 
 
 class QuietServer(uvicorn.Server):
     """A server that leaves the signals of its process alone."""
+
+    def __init__(self, config: uvicorn.Config, shaking: HttpsHandshakes | None) -> None:
+        """Take the handshakes that end with the server."""
+        super().__init__(config)
+        self._shaking = shaking
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and end what is under way."""
+        if self._shaking is not None:
+            self._shaking.cancel()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
