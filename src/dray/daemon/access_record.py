@@ -89,8 +89,16 @@ class AccessRecord:
         elif act.kind is ActKind.REFUSED:
             subject = ""
         others = CallerAct(act.kind, Caller(OTHERS), 0, act.frame, "")
-        shared = ((act.kind, OTHERS, ""), others)
-        self._repeats.add((act.kind, place, subject), act, shared=shared, most=most)
+        name = act.caller.name
+        own = CallerAct(act.kind, Caller(name), 0, act.frame, "")
+        self._repeats.add(
+            (act.kind, place, subject),
+            act,
+            group=name,
+            of_group=((act.kind, name, None), own),
+            shared=((act.kind, OTHERS, ""), others),
+            most=most,
+        )
 
     def rules(self, access: Access, occasion: str) -> None:
         """Write which rules hold from now on, by their number and their digest."""

@@ -46,7 +46,9 @@ class NoticeLog:
             sentence = notice.sentence if notice.kind in BY_SENTENCE else ""
             key = (notice.kind, notice.subject, sentence)
             shared = ((notice.kind, OTHERS, ""), notice)
-            self._repeats.add(key, notice, shared=shared, times=notice.times)
+            self._repeats.add(
+                key, notice, group=notice.kind, of_group=shared, shared=shared, times=notice.times
+            )
 
     def stop(self) -> None:
         """Log everything that is held back."""

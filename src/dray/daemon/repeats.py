@@ -6,16 +6,23 @@
     held back at the stop                           then, with their count
 
 So a thousand equal things a second cost one line a minute, and the numbers add up to what happened.
-If there are very many keys, the last ones share a key that the caller names.
+Keys belong to groups. No group has more than its share of all keys, so none takes them from the
+others; its last ones share a key. If all keys are taken, the last ones share another one.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from dray.daemon.limits import NOTICE_RETRY_S, NOTICE_S, NOTICE_SUBJECTS_MAX
+from dray.daemon.limits import (
+    NOTICE_RETRY_S,
+    NOTICE_S,
+    NOTICE_SUBJECTS_MAX,
+    NOTICE_SUBJECTS_SHARE,
+)
 from dray.daemon.timekeeper import Timekeeper
 
 Item = TypeVar("Item")
@@ -40,6 +47,8 @@ class Repeats(Generic[Item]):
         self._say = say
         self._keys: dict[Hashable, _Repeated[Item]] = {}
         """The one said first stands first."""
+        self._of: Counter[Hashable] = Counter()
+        """How many of them each group has."""
         self._timer: asyncio.TimerHandle | None = None
 
     def add(
@@ -47,18 +56,27 @@ class Repeats(Generic[Item]):
         key: Hashable,
         item: Item,
         *,
+        group: Hashable,
+        of_group: tuple[Hashable, Item],
         shared: tuple[Hashable, Item],
         times: int = 1,
         most: int = 1,
     ) -> None:
-        """Say an item, or hold it back; without a place for its key the shared ones stand in."""
+        """Say an item, or hold it back.
+
+        `of_group` stands in where its group has no place for another key, and `shared` where nobody
+        has one.
+        """
         now = self._clock.now()
         self._say_what_is_due(now)
+        if key not in self._keys and self._of[group] >= self._share:
+            key, item = of_group
         if key not in self._keys and len(self._keys) >= NOTICE_SUBJECTS_MAX:
             key, item = shared
         known = self._keys.get(key)
         if known is None:
-            known = self._keys[key] = _Repeated(now)
+            known = self._keys[key] = _Repeated(now, group)
+            self._of[group] += 1
         if known.said < most:
             known.said += 1
             self._say(item, times, 0.0)
@@ -66,6 +84,10 @@ class Repeats(Generic[Item]):
             known.latest = item
             known.times += times
         self._call_again(now)
+
+    @property
+    def _share(self) -> int:
+        return max(1, NOTICE_SUBJECTS_MAX // NOTICE_SUBJECTS_SHARE)
 
     def stop(self) -> None:
         """Say everything that is held back."""
@@ -77,6 +99,7 @@ class Repeats(Generic[Item]):
             if each.latest is not None:
                 self._say(each.latest, each.times, now - each.since)
         self._keys.clear()
+        self._of.clear()
 
     def _say_what_is_due(self, now: float) -> None:
         """Say what was held back for a minute, and forget each key that was quiet as long."""
@@ -86,8 +109,12 @@ class Repeats(Generic[Item]):
             del self._keys[key]
             if known.latest is not None:
                 self._say(known.latest, known.times, NOTICE_S)
-                self._keys[key] = _Repeated(now)
+                self._keys[key] = _Repeated(now, known.group)
                 self._keys[key].said = 1
+            elif self._of[known.group] > 1:
+                self._of[known.group] -= 1
+            else:
+                del self._of[known.group]
 
     def _call_again(self, now: float) -> None:
         if self._timer is None and self._keys:
@@ -105,10 +132,10 @@ class Repeats(Generic[Item]):
 class _Repeated(Generic[Item]):
     """Items of one key since the minute began."""
 
-    __slots__ = ("latest", "said", "since", "times")
+    __slots__ = ("group", "latest", "said", "since", "times")
 
-    def __init__(self, since: float) -> None:
-        self.since = since
+    def __init__(self, since: float, group: Hashable) -> None:
+        self.since, self.group = since, group
         self.said = 0
         self.latest: Item | None = None
         self.times = 0

@@ -13,7 +13,7 @@ from dray.daemon.notice_log import NoticeLog
 from dray.errors import StoreError
 from dray.manager.events import ActKind, CallerAct
 from dray.model.access import Access, AccessRule, Verb
-from dray.model.callers import Caller
+from dray.model.callers import NOBODY, Caller
 from dray.store.access_log import AccessLine, AccessLog, read_access_log, verify_access_log
 from tests.unit.daemon.test_notice_log import Time
 
@@ -92,6 +92,26 @@ def test_rules_are_told_by_their_digest(tmp_path):
     assert "0 rules" in first[2]
     assert "1 rules" in second[2]
     assert first[2].split()[-1] != second[2].split()[-1]
+
+
+def test_a_caller_that_does_much_at_very_many_queues_hides_no_act_of_another(tmp_path):
+    def many(record, _time):
+        for number in range(2_000):
+            record.note(act(ActKind.DELIVER, subject=f"queue {number}"))
+        for number in range(2_000):
+            stranger = Caller(NOBODY, address=f"[2001:db8::{number:x}]:4000")
+            record.note(act(caller=stranger, frame="Hello", subject=""))
+        record.note(act(caller=Caller("user:bob"), subject="secrets"))
+        record.note(act(ActKind.MANAGE, caller=Caller("user:eve"), subject="gone"))
+
+    found = recorded(tmp_path, many)
+    assert ("refused", "user:bob", "secrets", 1) in found
+    assert ("manage", "user:eve", "gone", 1) in found
+    assert "others" not in {caller for _, caller, _, _ in found}
+    for name, most in (("user:ada", 252), (NOBODY, 252)):
+        times = [each for _, caller, _, each in found if caller == name]
+        assert sum(times) == 2_000
+        assert len(times) <= most
 
 
 def test_very_many_callers_share_a_line_that_names_none_of_them(tmp_path, monkeypatch):

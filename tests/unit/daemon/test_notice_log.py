@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dray.daemon.limits import NOTICE_SUBJECTS_MAX
+from dray.daemon.limits import NOTICE_SUBJECTS_MAX, NOTICE_SUBJECTS_SHARE
 from dray.daemon.logs import JsonLogFormatter
 from dray.daemon.notice_log import NoticeLog
 from dray.manager.notices import OTHERS, Notice, NoticeKind
@@ -122,8 +122,12 @@ def test_what_a_start_found_is_logged_sentence_by_sentence(log, lines):
 
 
 def test_memory_and_lines_are_bounded_however_many_subjects_there_are(time, log, lines):
-    log.write(refused(f"queue {number}") for number in range(NOTICE_SUBJECTS_MAX + 500))
-    assert len(lines()) == NOTICE_SUBJECTS_MAX + 1
+    """And one kind of warnings hides no other."""
+    most = NOTICE_SUBJECTS_MAX // NOTICE_SUBJECTS_SHARE
+    log.write(refused(f"queue {number}") for number in range(most + 500))
+    assert len(lines()) == most + 1
+    log.say(NoticeKind.DISK_REFUSES, "disk", "there is no room")
+    assert lines() == ["disk: there is no room"]
     time.pass_by(60.0)
     (line,) = lines()
     assert "(499 times in the last minute)" in line

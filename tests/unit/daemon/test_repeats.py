@@ -24,8 +24,9 @@ def repeats(time, said):
     return Repeats(time, time, lambda *what: said.append(what))
 
 
-def add(repeats, key, item, **options):
-    repeats.add(key, item, shared=("others", "others"), **options)
+def add(repeats, key, item, group="a group", **options):
+    own = {"group": group, "of_group": (group, f"more of {group}")}
+    repeats.add(key, item, **own, shared=("others", "others"), **options)
 
 
 def test_so_many_are_said_at_once_and_the_others_when_the_minute_is_over(repeats, time, said):
@@ -52,10 +53,25 @@ def test_a_key_that_was_quiet_for_a_minute_is_forgotten(repeats, time, said):
     assert said == [(1, 1, 0.0), (2, 1, 0.0)]
 
 
+def test_a_group_has_its_share_of_the_keys_and_its_other_items_stand_for_each_other(
+    repeats, time, said, monkeypatch
+):
+    monkeypatch.setattr("dray.daemon.repeats.NOTICE_SUBJECTS_MAX", 8)
+    for number in range(5):
+        add(repeats, f"key {number}", number, "greedy")
+    assert said == [(0, 1, 0.0), (1, 1, 0.0), ("more of greedy", 1, 0.0)]
+    add(repeats, "honest", "honest", "other")
+    assert said[3:] == [("honest", 1, 0.0)]
+    time.pass_by(NOTICE_S)
+    assert said[4:] == [("more of greedy", 2, NOTICE_S)]
+    time.pass_by(2 * NOTICE_S)
+    assert not repeats._keys
+    assert not repeats._of
+
+
 def test_without_a_place_the_shared_item_stands_in(repeats, said, monkeypatch):
     monkeypatch.setattr("dray.daemon.repeats.NOTICE_SUBJECTS_MAX", 1)
-    add(repeats, "a", 1)
-    add(repeats, "b", 2)
-    add(repeats, "c", 3)
+    for key in "abc":
+        add(repeats, key, key, f"group of {key}")
     repeats.stop()
-    assert said == [(1, 1, 0.0), ("others", 1, 0.0), ("others", 1, 0.0)]
+    assert said == [("a", 1, 0.0), ("others", 1, 0.0), ("others", 1, 0.0)]
