@@ -9,6 +9,9 @@ READ_BYTES_PER_PASS: Final = 1 << 20
 which one of the largest frames becomes whole. Everyone else waits as long."""
 READ_FRAMES_PER_PASS: Final = 2_000
 """The same for small frames: about 50 ms at 40,000 a second."""
+CALLER_S: Final = 0.01
+"""How long frames of a caller other than the owner are decided in a round of the loop: a hundred
+small ones, or a costly one. So others wait no longer than for its next frame."""
 ENOUGH_TO_READ_ON: Final = 64 << 10
 """A read that gave less has emptied the socket; asking again would cost a call for nothing."""
 WRITE_BYTES_PER_PASS: Final = 8 << 20
@@ -50,6 +53,9 @@ OUTBOX_BYTES_MAX: Final = 64 << 20
 files do not count: they are not in memory."""
 OUTBOX_TOTAL_BYTES_MAX: Final = 256 << 20
 """The same for all connections together: four that fetch nothing at all."""
+OUTBOX_SHARE: Final = 2
+"""A caller other than the owner has at most one part in so many of these bytes: two connections
+that fetch nothing at all. Beyond it only its own connections are not read from."""
 OUTBOX_BYTES_WHILE_TIGHT: Final = 16 << 10
 """Beyond that a connection may leave so little unfetched if it is to be read from: ten thousand
 of them hold 160 MB. Clients that fetch are served as before, a little later."""
@@ -61,6 +67,9 @@ NOTICE_RETRY_S: Final = 0.1
 """The loop may call a little early by the clock; it is not asked again at once."""
 NOTICE_SUBJECTS_MAX: Final = 1_000
 """Subjects whose warnings are held back, 1 MB with long names; others share a line a kind."""
+NOTICE_SUBJECTS_SHARE: Final = 4
+"""One caller has at most one part in so many of the subjects of the access log, and one kind of
+warning of those of the log. So none hides what another does."""
 ACCESS_LINES_MAX: Final = 1_000
 """Lines of the access log in a minute for what one caller manages; more are counted together. So a
 caller needs 8 hours to push the lines of others out of the log."""

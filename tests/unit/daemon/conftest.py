@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 from dray.daemon.config import read_options
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.daemon.server import Server
+from dray.model.callers import Caller
 from tests.unit.daemon.echo_manager import EchoManager
 from tests.unit.daemon.gated_disk import Gate, GatedDisk
 from tests.unit.daemon.raw_client import RawClient, connected
@@ -45,6 +47,12 @@ class EchoDaemon:
 
     def _open(self, path: str) -> GatedDisk:
         return GatedDisk(path, self.gate)
+
+    def session_of(self, name: str) -> RawClient:
+        """A session of a caller that is not the owner, over a socket that carries files."""
+        ours, theirs = socket.socketpair()
+        self.daemon._in_loop(self.servers[0].adopt, theirs, Caller(name))
+        return RawClient(ours)
 
     @property
     def manager(self) -> EchoManager:

@@ -137,13 +137,31 @@ def test_while_all_leave_much_unfetched_only_those_are_read_from_who_fetch(
         (server,) = echo.servers
         around, (held, _) = server._around, connections(echo)
         asked = ask_without_fetching(client, lambda: not held._reading)
-        assert around.is_tight
+        assert around.is_tight("")
         assert held._unsent > 500
         for _ in range(10):
             assert isinstance(other.ask(frames.Describe()).head, frames.Done)
         for _ in range(asked):
             assert len(client.hear().body) == 20_000
         wait_until(lambda: held._reading and around.unsent_bytes == 0)
+
+
+def test_a_caller_that_fetches_nothing_keeps_no_other_from_being_read(
+    echo, wait_until, monkeypatch
+):
+    monkeypatch.setattr("dray.daemon.sockets.surroundings.OUTBOX_TOTAL_BYTES_MAX", 200_000)
+    monkeypatch.setattr("dray.daemon.sockets.connection.OUTBOX_BYTES_WHILE_TIGHT", 10_000)
+    with echo.session_of("user:ada") as ada, echo.session_of("user:bob") as bob:
+        ada.ask(frames.Send(0, 0, [], []), 1, b"x" * 20_000)
+        bob.ask(frames.Describe())
+        (server,) = echo.servers
+        around, (hers, his) = server._around, connections(echo)
+        ask_without_fetching(ada, lambda: not hers._reading)
+        assert hers._unsent > 100_000
+        assert not around.is_tight("")
+        ask_without_fetching(bob, lambda: his._unsent > 20_000)
+        assert his._reading
+    wait_until(lambda: not (around.unsent_bytes or around._unsent_of))
 
 
 def test_who_hangs_up_leaves_nothing_unsent_behind(echo, wait_until, monkeypatch):

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import select
-import socket
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +15,8 @@ import pytest
 from dray.daemon.files import copy_threads, copying, unclaimed
 from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_SESSION, FILES_UNCLAIMED_MAX
 from dray.errors import ProtocolError, StoreCorrupt, StoreFull, TargetUnwritable
-from dray.model.callers import Caller
 from dray.store.heap.heap import file_name
 from dray.wire import file_frames, frames
-from tests.unit.daemon.raw_client import RawClient
 
 BODY = bytes(range(256)) * 40
 
@@ -471,32 +468,25 @@ def test_of_too_many_files_without_frames_the_oldest_goes_first(echo, opened, mo
         second.hear_head(frames.Done)
 
 
-def session_of(echo, name):
-    """A session of a caller that is not the owner, over a socket that carries files."""
-    ours, theirs = socket.socketpair()
-    echo.daemon._in_loop(echo.servers[0].adopt, theirs, Caller(name))
-    return RawClient(ours)
-
-
 def test_a_caller_lends_its_share_of_files_and_others_lend_theirs(
     echo, opened, monkeypatch, wait_until
 ):
     monkeypatch.setattr("dray.daemon.files.lent_files.FILES_PER_CALLER_MAX", 3)
     source = opened("source", content=BODY)
-    lenders = [session_of(echo, "user:ada") for _ in range(3)]
+    lenders = [echo.session_of("user:ada") for _ in range(3)]
     for number, each in enumerate(lenders, 1):
         each.lend(send_file(), source, cut=1)
         wait_until(lambda number=number: lent_files(echo) == number)
-    with session_of(echo, "user:ada") as more:
+    with echo.session_of("user:ada") as more:
         more.lend(send_file(), source)
         assert "at most 3 files" in failure_of(more.hear()).sentence
-    with session_of(echo, "user:bob") as bob:
+    with echo.session_of("user:bob") as bob:
         bob.lend(send_file(), source)
         bob.hear_head(frames.Done)
     for each in lenders:
         each.socket.close()
     wait_until(lambda: lent_files(echo) == 0)
-    with session_of(echo, "user:ada") as again:
+    with echo.session_of("user:ada") as again:
         again.lend(send_file(), source)
         again.hear_head(frames.Done)
     wait_until(lambda: not echo.servers[0]._around.copier.lent_by)

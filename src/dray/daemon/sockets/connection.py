@@ -104,7 +104,7 @@ class FrameConnection:
         self.caller = caller
         """None on a connection that this manager has dialled."""
         self._dialled = dialled
-        self._unsent = 0
+        self._unsent, self._unsent_place = 0, ""
         keep_from_children(sock)
         tune(sock)
         self._around = around
@@ -121,6 +121,9 @@ class FrameConnection:
         self._reading = self._writing = False
         self._lingers = True
         self._deaf = False
+        self._later: list[Frame] = []
+        """Frames that were read and wait for another round of the loop."""
+        self._going_on: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._lent: LentFiles | None = None
         if carries_files(sock):
@@ -217,6 +220,7 @@ class FrameConnection:
         """
         if self._state is _State.OPEN:
             self._state = _State.FINISHING
+            self._later = []
             self._lingers = linger
             self._timer = self._loop.call_later(LINGER_S, self._close, "it did not hang up")
             self._read_if_wanted()
@@ -294,11 +298,9 @@ class FrameConnection:
         """Pass on the frames that are whole now; say how many there were."""
         try:
             frames = cut()
-            for frame in frames:
-                if self._state is not _State.OPEN:
-                    break
-                self._came(frame)
-            if self._lent is not None:
+            waiting, self._later = self._later, []
+            self._pass_in_time([*waiting, *frames] if waiting else frames)
+            if self._lent is not None and not self._later:
                 self._lent.check_claimed()
         except ProtocolError as error:
             self._refuse(error)
@@ -308,6 +310,29 @@ class FrameConnection:
             self._around.intake.holds(self, held, anew=bool(frames))
         self._read_if_wanted()
         return len(frames)
+
+    def _pass_in_time(self, frames: list[Frame]) -> None:
+        """Pass frames on; those beyond the caller's share of time wait for another round."""
+        place, times = self.place, self._around.times
+        for at, frame in enumerate(frames):
+            if self._state is not _State.OPEN:
+                return
+            if not place:
+                self._came(frame)
+                continue
+            if times.is_spent(place):
+                self._later = frames[at:]
+                return
+            begun = self._loop.time()
+            self._came(frame)
+            times.spend(place, self._loop.time() - begun)
+
+    def _go_on(self) -> None:
+        self._going_on = None
+        if self._state is _State.OPEN and self._later:
+            self._owner.reads()
+            self._hand_over(list)
+            self._owner.has_read()
 
     def _refuse(self, error: ProtocolError) -> None:
         """Read no more; the owner ends it when all that was said before is answered."""
@@ -367,13 +392,15 @@ class FrameConnection:
     @property
     def _unsent_max(self) -> int:
         """How many bytes may be unfetched if it is to be read from."""
-        is_tight = self._around.is_tight and self.caller is not None
+        is_tight = self.caller is not None and self._around.is_tight(self.place)
         return OUTBOX_BYTES_WHILE_TIGHT if is_tight else OUTBOX_BYTES_MAX
 
     def _count_unsent(self) -> None:
-        unsent = self._outbox.bytes_in_memory
-        self._around.unsent_bytes += unsent - self._unsent
-        self._unsent = unsent
+        unsent, place = self._outbox.bytes_in_memory, self.place
+        # A caller that proves who it is meanwhile gives back at the place where it took.
+        self._around.count_unsent(self._unsent_place, -self._unsent)
+        self._around.count_unsent(place, unsent)
+        self._unsent, self._unsent_place = unsent, place
 
     def _read_if_wanted(self) -> None:
         if self._outbox.bytes_in_memory != self._unsent:
@@ -387,6 +414,9 @@ class FrameConnection:
             and (not self._unsent or self._unsent <= self._unsent_max)
             and len(self._outbox) <= OUTBOX_ITEMS_MAX
         )
+        if wanted and self._later:
+            self._going_on = self._going_on or self._loop.call_soon(self._go_on)
+            wanted = False
         if wanted and not self._reading:
             self._loop.add_reader(self._sock, self._readable)
         elif self._reading and not wanted:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dray.daemon.files.copying import Copier
 from dray.daemon.limits import (
+    OUTBOX_SHARE,
     OUTBOX_TOTAL_BYTES_MAX,
     READ_BYTES_WHILE_TIGHT,
     SCRATCH_BYTES,
@@ -16,6 +17,7 @@ from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets.intake import Intake
 from dray.daemon.sockets.outbox import RecordHeap
+from dray.daemon.sockets.time_shares import TimeShares
 from dray.wire.stream import READ_BYTES
 
 
@@ -35,22 +37,39 @@ class Surroundings:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.inlet = bytearray(READ_BYTES)
         self.intake = Intake(loop, backlog)
+        self.times = TimeShares(loop)
         self.copier = Copier(loop, backlog)
         self.notices = notices
         """Where what happens to connections is logged, each kind once a minute at the most."""
         self.spares = Spares()
         self.unsent_bytes = 0
         """Bytes in memory that wait in all connections to be fetched."""
+        self._unsent_of: dict[str, int] = {}
+        """The same of each caller that has a share."""
+
+    def count_unsent(self, place: str, more: int) -> None:
+        """Count bytes that wait to be fetched by a caller; `place` is empty for the owner."""
+        self.unsent_bytes += more
+        if place and more:
+            unsent = self._unsent_of.get(place, 0) + more
+            if unsent:
+                self._unsent_of[place] = unsent
+            else:
+                del self._unsent_of[place]
+
+    def is_tight(self, place: str) -> bool:
+        """Whether a connection of a caller that leaves its answers unfetched is not read from."""
+        share = OUTBOX_TOTAL_BYTES_MAX // OUTBOX_SHARE
+        return self._is_tight or self._unsent_of.get(place, 0) > share
 
     @property
-    def is_tight(self) -> bool:
-        """Whether so much is unsent that who leaves its answers unfetched is not read from."""
+    def _is_tight(self) -> bool:
         return self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX
 
     @property
     def read_bytes(self) -> int:
         """How much to read at a time, of small frames."""
-        if self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX:
+        if self._is_tight:
             return READ_BYTES_WHILE_TIGHT
         return self.intake.read_bytes
 

@@ -1,0 +1,59 @@
+"""The share of a round that the frames of one caller have."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dray.manager.events import Request
+from dray.wire import frames
+
+ASK = frames.encode_frame(frames.Describe(), 1)
+
+
+def requests(echo, begin):
+    """The sessions of the requests that were decided, in that order."""
+    return [each.session for each in echo.manager.events[begin:] if isinstance(each, Request)]
+
+
+def test_frames_of_a_caller_that_had_its_time_wait_and_those_of_others_do_not(echo, monkeypatch):
+    monkeypatch.setattr("dray.daemon.sockets.time_shares.CALLER_S", 1e-9)
+    with (
+        echo.session_of("user:ada") as ada,
+        echo.session_of("user:ada") as again,
+        echo.session_of("user:bob") as bob,
+    ):
+        for client in (ada, again, bob):
+            client.ask(frames.Describe())
+        first, second, his = requests(echo, 0)
+        begin = len(echo.manager.events)
+
+        def say():
+            ada.socket.sendall(ASK * 50)
+            again.socket.sendall(ASK * 50)
+            bob.socket.sendall(ASK)
+
+        # The loop finds all of it at once.
+        echo.daemon._in_loop(say)
+        for client, many in ((bob, 1), (ada, 50), (again, 50)):
+            for _ in range(many):
+                client.hear_head(frames.Done)
+        decided = requests(echo, begin)
+        assert decided.index(his) <= 1
+        assert Counter(decided) == {first: 50, second: 50, his: 1}
+
+
+def test_a_caller_that_hangs_up_with_frames_that_wait_leaves_nothing(echo, monkeypatch, wait_until):
+    monkeypatch.setattr("dray.daemon.sockets.time_shares.CALLER_S", 1e-9)
+    with echo.session_of("user:ada") as ada:
+        ada.ask(frames.Describe())
+        ada.socket.sendall(ASK * 2_000)
+    wait_until(lambda: echo.manager.open_sessions == 0)
+    wait_until(lambda: not echo.servers[0]._around.times._spent)
+
+
+def test_the_owner_has_no_share_of_time(echo, monkeypatch):
+    monkeypatch.setattr("dray.daemon.sockets.time_shares.CALLER_S", 0.0)
+    with echo.client() as owner:
+        owner.socket.sendall(ASK * 50)
+        for _ in range(50):
+            owner.hear_head(frames.Done)
