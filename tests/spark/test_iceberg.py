@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException
-
-from tests.spark import iceberg_and_die
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-PROGRAM = Path(iceberg_and_die.__file__)
+PROGRAM = Path(__file__).with_name("iceberg_and_die.py")
 COUNT = 30
 
 
 def table(directory):
+    # Every process of a run reads this file, and loading this would cost each the better part of a
+    # second.
+    from pyiceberg.catalog.sql import SqlCatalog
+
     lake = directory / "lake"
     catalog = SqlCatalog("orders", uri=f"sqlite:///{lake}.db", warehouse=lake.as_uri())
     return catalog.load_table("lake.orders")
@@ -43,6 +43,8 @@ def assert_each_row_once(directory, orders):
 def test_the_recipe_for_iceberg_writes_each_row_once_also_when_it_is_killed(
     spark, daemon, orders, tmp_path, *, monkeypatch, point
 ):
+    from tests.spark import iceberg_and_die
+
     checkpoint = str(tmp_path / "checkpoint")
     died = subprocess.run(
         [sys.executable, str(PROGRAM), daemon.url, checkpoint, point],
@@ -60,6 +62,10 @@ def test_the_recipe_for_iceberg_writes_each_row_once_also_when_it_is_killed(
 def test_the_recipe_for_iceberg_writes_each_row_once_also_when_a_batch_comes_again(
     spark, daemon, orders, tmp_path, *, monkeypatch
 ):
+    from pyiceberg.exceptions import CommitFailedException
+
+    from tests.spark import iceberg_and_die
+
     monkeypatch.chdir(tmp_path)
     batches = []
 
