@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StoreLocked
-from dray.store.decisions import TABLE, Act, FoundState, LogState, Pair, decide
+from dray.store.decisions import LOG_NAME, TABLE, Act, FoundState, LogState, Pair, decide
 from dray.store.heap.maps import MAP_NAMES
 from dray.store.kinds import file_name
 from dray.store.log.checkpoint import (
@@ -25,7 +25,8 @@ from dray.store.reading import ReadOnlyDisk
 from dray.store.real_disk import RealDisk
 from dray.store.recovery.recovery import Loss
 from dray.store.recovery.survey import survey
-from dray.testing.disk import CrashEffect, SimDisk
+from dray.store.store import Store
+from dray.testing.disk import CrashEffect, SimDisk, SimFile
 from tests.unit.store.ledger import (
     HEAP_BYTES,
     LOG_BYTES,
@@ -625,3 +626,23 @@ def test_the_page_tells_every_row_in_its_place():
         f"refuse, {row.event} {row.file.split('.')[0]}: {row.why}" if row.event else row.act.value
         for row in TABLE
     ]
+
+
+def test_a_log_that_was_just_made_is_not_searched(monkeypatch):
+    read = []
+    read_into = SimFile.read_into
+
+    def counted(file, view, offset):
+        if file.name == LOG_NAME:
+            read.append(len(view))
+        return read_into(file, view, offset)
+
+    monkeypatch.setattr(SimFile, "read_into", counted)
+    disk, size = SimDisk(Random(1)), 8 << 20
+    for searched in (False, True):
+        read.clear()
+        store = Store(disk, heap_file_bytes=HEAP_BYTES, log_bytes=size)
+        store.recover(Ledger().load)
+        # Any other start looks for groups that are behind a damaged one.
+        assert (sum(read) >= size) is searched
+        disk = disk.kill()

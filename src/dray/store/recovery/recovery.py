@@ -24,6 +24,7 @@ from dray.store.decisions import (
     LOG_NAME,
     LOST_EVENTS,
     Act,
+    LogState,
     refusal,
 )
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
@@ -200,7 +201,9 @@ class Replay:
                 LOG_NAME,
                 f"it was cut off at its newest groups; {BRING_IT_BACK}",
             )
-        witness = self._reader.witness(chain.end)
+        # A log that was just made has no group, and to search all of it takes 50 ms.
+        is_new = self._found.log is LogState.ABSENT
+        witness = None if is_new else self._reader.witness(chain.end)
         if witness is not None or (chain.end < durable and not fresh):
             at = chain.end % self._reader.capacity
             raise refusal(
