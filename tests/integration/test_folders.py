@@ -110,6 +110,16 @@ def test_a_transaction_holds_as_many_files_as_asked_for(folder, queue, batch, tr
 
 
 def test_a_file_that_changes_while_it_is_sent_is_not_sent_half(folder, queue, monkeypatch):
+    _changes_while_it_is_sent(folder, monkeypatch)
+    told = []
+    assert dray.folders.send(folder, queue, tell=told.append).files == 3
+    assert "b/d" not in dict(received(queue))
+    (left_out,) = [each for each in told if isinstance(each, LeftOut)]
+    assert left_out.path == "b/d"
+    assert isinstance(left_out.error, dray.SourceChanged)
+
+
+def _changes_while_it_is_sent(folder, monkeypatch):
     look_again = FolderSender._look_again
 
     def late(self, file):
@@ -120,10 +130,6 @@ def test_a_file_that_changes_while_it_is_sent_is_not_sent_half(folder, queue, mo
         return look_again(self, file)
 
     monkeypatch.setattr(FolderSender, "_look_again", late)
-    told = []
-    assert dray.folders.send(folder, queue, tell=told.append).files == 3
-    assert "b/d" not in dict(received(queue))
-    assert [each.path for each in told if isinstance(each, LeftOut)] == ["b/d"]
 
 
 @pytest.mark.parametrize("after", ["delete", "move:{}"])
@@ -426,3 +432,86 @@ def test_a_walk_through_old_files_goes_on_without_waiting_for_changes(
         # Only a change wakes it, as long as it listens here.
         put(folder / "wake", b"")
         thread.join()
+
+
+def test_a_watch_sends_nothing_of_its_own_folders_that_lie_in_its_folder(folder, queue):
+    into = folder / "sent"
+    with watching(folder, queue, folder / "state", settle=0, after=f"move:{into}") as told:
+        until((into / "b/naïve").exists)
+        put(folder / "b/new", b"new")
+        until((into / "b/new").exists)
+        put(folder / "state/of somebody", b"")
+        put(folder / "last", b"last")
+        until((into / "last").exists)
+        put(folder / "really last", b"last")
+        until((into / "really last").exists)
+    assert sorted(paths(told)) == sorted([*FILES, "b/new", "last", "really last"])
+
+
+@pytest.mark.parametrize("options", [{"after": "move:{}"}, {"state": "{}"}], ids=str)
+def test_a_folder_is_not_its_own_state_nor_the_place_of_sent_files(folder, queue, state, options):
+    given = {"state": state} | {name: each.format(folder) for name, each in options.items()}
+    for call in (dray.folders.send, dray.folders.watch):
+        with pytest.raises(dray.InvalidConfiguration, match="give another directory"):
+            call(folder, queue, **given)
+
+
+def test_a_file_that_never_keeps_still_holds_no_other_back(folder, queue, state):
+    with (
+        (folder / "0 grows").open("ab", buffering=0) as writer,
+        watching(folder, queue, state, settle=0.3, poll=0.05) as told,
+    ):
+        until(lambda: writer.write(b"x") and set(FILES) <= set(paths(told)), 20)
+
+
+def test_a_folder_that_is_named_by_a_link_is_watched(folder, queue, state):
+    (folder.parent / "link").symlink_to(folder)
+    with watching(folder.parent / "link", queue, state, settle=0.05) as told:
+        until(lambda: len(paths(told)) == 4, 20)
+        put(folder / "new", b"new")
+        until(lambda: "new" in paths(told), 20)
+
+
+def test_a_file_that_cannot_be_moved_is_named_and_holds_no_other_back(folder, queue, state):
+    into = folder.parent / "done"
+    put(into / "b", b"a file where a folder is to be")
+    options = {"settle": 0, "after": f"move:{into}"}
+    with watching(folder, queue, state, **options) as told:
+        until((into / "a").exists)
+        put(folder / "new", b"new")
+        until((into / "new").exists)
+        stays = {each.path for each in told if isinstance(each, LeftOut)}
+    assert stays == {"b/c", "b/d", "b/naïve"}
+    assert {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()} == stays
+    (into / "b").unlink()
+    with watching(folder, queue, state, **options):
+        until((into / "b/naïve").exists)
+    assert len(received(queue)) == 5
+
+
+def test_a_watch_that_is_told_to_stop_begins_no_other_file(folder, queue, state):
+    for number in range(100):
+        put(folder / f"{number:03}", b"x")
+    stop = threading.Event()
+    sent = dray.folders.watch(
+        folder, queue, state=state, settle=0, stop=stop, tell=lambda _: stop.set()
+    )
+    assert 0 < sent.files <= 32
+    assert dray.folders.send(folder, queue, state=state).files == 104 - sent.files
+
+
+def test_one_transaction_sends_nothing_if_a_file_changes_meanwhile(folder, queue, monkeypatch):
+    _changes_while_it_is_sent(folder, monkeypatch)
+    with pytest.raises(dray.SourceChanged, match="nothing of the folder was sent"):
+        dray.folders.send(folder, queue, batch=None)
+    assert received(queue) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"changed": "Send"}, {"batch": 0}, {"in_doubt": "no"}, {"settle": -1}, {"poll": 0}],
+    ids=str,
+)
+def test_a_value_that_would_be_taken_for_another_is_refused(folder, queue, state, wrong):
+    with pytest.raises(dray.InvalidArgument, match=next(iter(wrong))):
+        dray.folders.watch(folder, queue, state=state, **wrong)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from dray.client.awaited.deliveries import Arrival
 from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
@@ -22,7 +22,7 @@ from dray.client.awaited.manager import Manager
 from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.queue import Queue
 from dray.client.connections.threads import run
-from dray.errors import DeliveryRefused, InvalidArgument, InvalidConfiguration
+from dray.errors import DeliveryRefused, InvalidArgument, InvalidConfiguration, SourceChanged
 from dray.folders.arrivals import ACKNOWLEDGE, FolderArrivals
 from dray.folders.clearing import Clearing
 from dray.folders.file_receiver import FileNotReceived, FileReceived
@@ -34,7 +34,7 @@ from dray.folders.receiving import Received, receive
 from dray.folders.sending import Asking, Destination, FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.store_tree import StoreTree
 from dray.folders.tree import FoundFile, LeftOut, Selection, SourceTree, Tree
-from dray.folders.watching import FolderWatch, Pace
+from dray.folders.watching import FolderWatch, Pace, id_of_manager
 from dray.model.arguments import no_sense
 from dray.model.classes import Acknowledge
 from dray.model.files import FileProperties
@@ -57,6 +57,8 @@ __all__ = [
 ]
 
 Changed = Literal["send", "skip"]
+_CHANGED = get_args(Changed)
+_IN_DOUBT = (None, *get_args(InDoubtFiles))
 _WALKED_AT_ONCE = 1_000
 _POLL_S_MIN = 0.1
 """A folder without anything to settle is still not walked all the time."""
@@ -77,10 +79,23 @@ def files_of(
     hidden: bool = False,
     follow_links: bool = False,
     state: str | os.PathLike[str] | None = None,
+    changed: Changed = "send",
+    queue: Queue | LargeMessageQueue | None = None,
 ) -> list[FoundFile | LeftOut]:
-    """Return the files that `send` would look at, and the names that it would leave out."""
+    """Return the files that `send` would look at, and the names that it would leave out.
+
+    With `state` and `queue` the files that `send` to this queue would send: the ledger says which
+    ones were sent. Nothing is changed.
+    """
+    _check(changed, None, None)
     selection = _selection(include, exclude, hidden=hidden, follow_links=follow_links, state=state)
-    return list(_tree(directory, selection, "keep").walk())
+    found = list(_tree(directory, selection, "keep").walk())
+    if state is None or queue is None or not FolderLedger.is_in(Path(state)):
+        return found
+    with _ledger(Path(state), _destination(queue)) as ledger:
+        files = [each for each in found if isinstance(each, FoundFile)]
+        new = set(ledger.not_sent(files, changed=changed == "send"))
+    return [each for each in found if isinstance(each, LeftOut) or each in new]
 
 
 def send(
@@ -117,6 +132,7 @@ def send(
     process uses the ledger, `InDoubt` if the queue manager has forgotten the outcome of an earlier
     run, `DeliveryRefused`, `DeliveryTimeout`, and errors of the queue manager.
     """
+    _check(changed, batch, in_doubt)
     selection = _selection(
         include, exclude, hidden=hidden, follow_links=follow_links, state=state, after=after
     )
@@ -181,7 +197,10 @@ def watch(
     The call goes on by itself when the queue manager is away or full. The other arguments are those
     of `send`.
     """
+    _check(changed, batch, in_doubt)
     _check_wait(wait, after)
+    # The kernel does not tell of changes behind links, and only Linux tells of closed files.
+    pace = _pace(settle, poll, walked=follow_links or not is_linux())
     root = _folder(directory)
     selection = _selection(
         include,
@@ -193,9 +212,13 @@ def watch(
         ready_suffix=ready_suffix,
     )
     told = tell or (lambda _: None)
+    stop = stop or threading.Event()
     tree = Tree(root, selection)
     to = _destination(queue)
-    with _ledger(Path(state), to) as ledger:
+    manager_id = id_of_manager(to.link, stop)
+    if manager_id is None:
+        return Sent(0, 0)
+    with FolderLedger(Path(state), manager_id=manager_id, queue=to.name) as ledger:
         asking = Asking(ACKNOWLEDGE[wait], ledger.arrivals) if wait else None
         sender = FolderSender(
             tree,
@@ -206,20 +229,33 @@ def watch(
             clearing=_clearing(root, after, ready_suffix),
             asking=asking,
             arrivals=FolderArrivals(to.link, ledger, wait) if wait else None,
+            stop=stop,
             tell=told,
         )
-        # The kernel does not tell of changes behind links, and only Linux tells of closed files.
-        walked = follow_links or not is_linux()
-        pace = Pace(settle, poll or (max(settle, _POLL_S_MIN) if walked else None))
-        watcher = FolderWatch(
-            tree,
-            sender,
-            pace=pace,
-            stop=stop or threading.Event(),
-            tell=told,
-        )
+        watcher = FolderWatch(tree, sender, pace=pace, stop=stop, tell=told)
         watcher.run(in_doubt=in_doubt)
         return Sent(sender.count, sender.bytes)
+
+
+def _check(changed: str, batch: object, in_doubt: str | None) -> None:
+    """Raise `InvalidArgument` for values that would be taken for others."""
+    if changed not in _CHANGED:
+        raise no_sense("changed", "'send' or 'skip'", changed)
+    if in_doubt not in _IN_DOUBT:
+        raise no_sense("in_doubt", "'sent', 'send' or None", in_doubt)
+    if batch is not None and (not isinstance(batch, int) or batch < 1):
+        raise no_sense("batch", "a whole number from 1 on, or None", batch)
+
+
+def _pace(settle: object, poll: object, *, walked: bool) -> Pace:
+    """How long a watcher waits for what; raises `InvalidArgument`."""
+    if not isinstance(settle, (int, float)) or not settle >= 0:
+        raise no_sense("settle", "a number of seconds", settle)
+    if poll is None:
+        return Pace(settle, max(settle, _POLL_S_MIN) if walked else None)
+    if not isinstance(poll, (int, float)) or not poll > 0:
+        raise no_sense("poll", "a number of seconds above 0, or None", poll)
+    return Pace(settle, poll)
 
 
 def _check_wait(wait: str | None, after: str) -> None:
@@ -232,10 +268,12 @@ def _check_wait(wait: str | None, after: str) -> None:
 def _send_all(tree: SourceTree, sender: FolderSender, tell: Tell, *, whole: bool) -> None:
     found: list[FoundFile] = []
     for each in tree.walk():
-        if isinstance(each, LeftOut):
-            tell(each)
-        else:
+        if isinstance(each, FoundFile):
             found.append(each)
+        elif each.error is not None and whole:
+            raise each.error
+        else:
+            tell(each)
         if len(found) == _WALKED_AT_ONCE and not whole:
             _send_portion(sender, found, tell)
             found = []
@@ -244,7 +282,8 @@ def _send_all(tree: SourceTree, sender: FolderSender, tell: Tell, *, whole: bool
 
 def _send_portion(sender: FolderSender, found: list[FoundFile], tell: Tell) -> None:
     for path in sender.send(found):
-        tell(LeftOut(path, "it changed while it was sent; send the folder again"))
+        why = "it changed while it was sent; send the folder again"
+        tell(LeftOut(path, why, SourceChanged(f"{path} is left out: {why}", path=path)))
 
 
 def _send_manifest(sender: FolderSender, listed: Path) -> None:

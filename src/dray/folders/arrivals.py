@@ -36,15 +36,21 @@ class FolderArrivals:
     """Takes the acknowledgments of the files in one ledger."""
 
     def __init__(self, link: Link, ledger: FolderLedger, until: Arrival) -> None:
-        """Make the queue for acknowledgments unless it is there; `until` says which ones count."""
+        """Wait for what `until` says; nothing is asked yet."""
         self._link = link
         self._ledger = ledger
         self._until = until
-        run(Manager(link).create_queue(ledger.arrivals, label=_LABEL, exist_ok=True))
-        self._queue = Queue(link, ledger.arrivals)
+        self._queue: Queue | None = None
 
     def take(self) -> Iterator[LeftOut]:
-        """Note what has come; give the files that were refused, which stay in their folder."""
+        """Note what has come; give the files that were refused, which stay in their folder.
+
+        The first call makes the queue for acknowledgments, unless it is there.
+        """
+        if self._queue is None:
+            name = self._ledger.arrivals
+            run(Manager(self._link).create_queue(name, label=_LABEL, exist_ok=True))
+            self._queue = Queue(self._link, name)
         while self._ledger.awaits():
             transaction = run(Transaction.begin(self._link))
             try:

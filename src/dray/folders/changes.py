@@ -46,7 +46,8 @@ class FolderObserver:
 
     def __init__(self, root: Path, changed: threading.Event) -> None:
         """Set `changed` whenever there is something to take."""
-        self._root = root
+        # The kernel would watch a link, and not the folder that it leads to.
+        self._root = root.resolve()
         self._changed = changed
         self._lock = threading.Lock()
         self._finished: dict[str, None] = {}

@@ -2,7 +2,7 @@
 
 A writer may put a new version in the place of the file at any moment, and that one must stay. So
 the name is first changed to a hidden one, which takes whatever stands there now; only then is the
-file looked at. A new version gets its name back.
+file looked at. A new version gets its name back, and so does a file that cannot be removed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import hashlib
 import itertools
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 from dray.errors import InvalidConfiguration
+from dray.folders.labels import short_numbered
 from dray.folders.tree import OWN_PREFIX, FoundFile
 
 
@@ -45,7 +45,10 @@ class Clearing:
                 )
 
     def clear(self, file: FoundFile) -> bool:
-        """Remove a version of a file; False if another version stands there now and stays."""
+        """Remove a version of a file; False if another version stands there now and stays.
+
+        Raises OSError if it cannot be removed; then it has its name.
+        """
         full = self._root / file.path
         hidden = full.with_name(
             f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(file.path)).hexdigest()[:24]}"
@@ -54,6 +57,7 @@ class Clearing:
             try:
                 full.rename(hidden)
             except (FileNotFoundError, NotADirectoryError):
+                self._clear_mark(full)
                 return True
         found = hidden.lstat()
         if stat.S_ISDIR(found.st_mode):
@@ -61,25 +65,45 @@ class Clearing:
             hidden.rename(full)
             return False
         if (found.st_size, found.st_mtime_ns, found.st_ino) != file.version:
-            # A link never takes the place of a version that is newer still.
-            with suppress(FileExistsError):
-                os.link(hidden, full, follow_symlinks=False)
-            hidden.unlink()
+            _give_back(hidden, full)
             return False
-        if self._into is None:
-            hidden.unlink()
-        else:
-            _move(hidden, self._into / file.path)
-        if self._suffix:
-            full.with_name(full.name + self._suffix).unlink(missing_ok=True)
+        try:
+            if self._into is None:
+                hidden.unlink()
+            else:
+                _move(hidden, self._into / file.path)
+        except OSError:
+            _give_back(hidden, full)
+            raise
+        self._clear_mark(full)
         return True
+
+    def _clear_mark(self, full: Path) -> None:
+        """Remove the mark of a file that is gone; if a newer version is there, it is that one's."""
+        if self._suffix and not os.path.lexists(full):
+            full.with_name(full.name + self._suffix).unlink(missing_ok=True)
+
+
+def _give_back(hidden: Path, full: Path) -> None:
+    """Give a file its name back, unless a version that is newer still has it."""
+    # A link never takes the place of another file.
+    try:
+        os.link(hidden, full, follow_symlinks=False)
+    except FileExistsError:
+        pass
+    except OSError:
+        # The file system has no links.
+        if not os.path.lexists(full):
+            hidden.rename(full)
+            return
+    hidden.unlink()
 
 
 def _move(hidden: Path, target: Path) -> None:
     """Give a file the name `target`, numbered if there is one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for count in itertools.count(1):
-        name = target if count == 1 else target.with_stem(f"{target.stem} ({count})")
+        name = target.with_name(short_numbered(target.name, count))
         try:
             os.link(hidden, name, follow_symlinks=False)
         except FileExistsError:

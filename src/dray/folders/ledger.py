@@ -74,6 +74,11 @@ class FolderLedger:
                 f" {noted.get('manager')}, not of {queue!r} at {manager_id}; {_REMEDY}"
             )
 
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether there is a ledger in `folder`."""
+        return (folder / _FILE).exists()
+
     def __enter__(self) -> Self:
         return self
 
@@ -85,7 +90,11 @@ class FolderLedger:
         self._database.close()
 
     def not_sent(self, found: Sequence[FoundFile], *, changed: bool) -> list[FoundFile]:
-        """The files that were not sent, and with `changed` those that have another version now."""
+        """The files that were not sent, and with `changed` those that have another version now.
+
+        Raises `InvalidConfiguration` if the ledger was removed, and so do the calls that note.
+        """
+        self._database.check_there()
         known: dict[bytes, tuple[int, int, int]] = {}
         for start in range(0, len(found), _ASKED_AT_ONCE):
             paths = [os.fsencode(each.path) for each in found[start : start + _ASKED_AT_ONCE]]

@@ -40,8 +40,10 @@ class LedgerDatabase:
         """
         self.lock = threading.RLock()
         self.about: dict[str, str] = {}
+        self._file = file
         try:
             os.close(open_own(file))
+            self._was = file.lstat()
             self._connection = sqlite3.connect(
                 file, timeout=0, isolation_level=None, check_same_thread=False
             )
@@ -71,12 +73,28 @@ class LedgerDatabase:
 
     @contextmanager
     def writing(self, *, synced: bool = False) -> Iterator[None]:
-        """One transaction of the ledger; if `synced`, it and those before it are on disk after."""
+        """One transaction of the ledger; if `synced`, it and those before it are on disk after.
+
+        Raises `InvalidConfiguration` if the file was removed: nobody would find the notes again.
+        """
+        self.check_there()
         with self.lock:
             self._connection.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
             with self._connection:
                 self._connection.execute("BEGIN")
                 yield
+
+    def check_there(self) -> None:
+        """Raise `InvalidConfiguration` if the open file is not the one of its name any more."""
+        try:
+            there = os.path.samestat(self._file.lstat(), self._was)
+        except OSError:
+            there = False
+        if not there:
+            raise InvalidConfiguration(
+                f"the ledger {self._file} was removed or replaced while Dray used it; put it back"
+                " before you start again, since a new ledger knows of no file"
+            )
 
     def _prepare(self, file: Path, schema: str, about: Mapping[str, str], *, sync: bool) -> None:
         # The lock lasts until the file is closed, and the kernel ends it with the process.

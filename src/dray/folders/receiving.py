@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
@@ -15,7 +15,7 @@ from dray.client.awaited.manager import Manager
 from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.large_message import LargeMessage
 from dray.client.connections.threads import run
-from dray.errors import InvalidArgument, InvalidConfiguration, ReceiveTimeout
+from dray.errors import ConnectionLost, InvalidArgument, InvalidConfiguration, ReceiveTimeout
 from dray.folders.file_receiver import FileReceiver, PlacedBody, Placing, PlacingSome, Tell
 from dray.folders.flat_target import FlatTarget
 from dray.folders.fsspec import is_url
@@ -99,8 +99,9 @@ def receive(
             "a store keeps neither time nor mode of a file, and no command can open an object;"
             " receive without `preserve` and `command`"
         )
+    outcome = _Outcome(large, follows=stop is not None)
     with _placing(
-        large, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
+        outcome, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
     ) as placing:
         files = FileReceiver(*placing, command, tell or (lambda _: None))
         try:
@@ -139,7 +140,7 @@ def _receive_some(
 
 @contextmanager
 def _placing(
-    large: LargeMessageQueue,
+    outcome: _Outcome,
     target: str | os.PathLike[str],
     *,
     tree: bool,
@@ -148,22 +149,25 @@ def _placing(
     sync: bool,
 ) -> Iterator[tuple[Placing, PlacingSome | None]]:
     """Open the target; give the functions that place a message in it, and several."""
-    outcome = _Outcome(large)
     with ExitStack() as stack:
         if is_url(target):
             store = StoreTarget(str(target), tree=tree, on_conflict=on_conflict)
-            store.clear(outcome)
+            with outcome.asked():
+                store.clear(outcome)
             yield store.place, None
-            store.clear(outcome)
+            with outcome.asked():
+                store.clear(outcome)
         elif tree:
             below = TreeTarget(Path(target), preserve=preserve, on_conflict=on_conflict, sync=sync)
             stack.callback(below.close)
             yield partial(_place_below, below), partial(_place_some_below, below)
         else:
             folder = stack.enter_context(TargetFolder(str(target), sync=sync))
-            folder.clear(outcome)
+            with outcome.asked():
+                folder.clear(outcome)
             yield FlatTarget(folder, preserve=preserve, sync=sync).place, None
-            folder.clear(outcome)
+            with outcome.asked():
+                folder.clear(outcome)
 
 
 def _place_below(target: TreeTarget, message: LargeMessage, transaction_id: str) -> PlacedBody:
@@ -185,8 +189,16 @@ def _placed_below(placed: RestoredFile) -> PlacedBody:
 class _Outcome:
     """Asks the queue manager how a transaction ended."""
 
-    def __init__(self, large: LargeMessageQueue) -> None:
+    def __init__(self, large: LargeMessageQueue, *, follows: bool) -> None:
         self._manager = Manager(large.awaited.handle.link)
+        self._follows = follows
+
+    def asked(self) -> AbstractContextManager[None]:
+        """A block that asks; while the queue manager is away a receiver that follows goes on.
+
+        The next one clears what this one cannot.
+        """
+        return suppress(ConnectionLost) if self._follows else nullcontext()
 
     def __call__(self, transaction_id: str) -> TransactionStatus:
         return run(self._manager.outcome(transaction_id))

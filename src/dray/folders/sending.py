@@ -10,6 +10,8 @@ aborted, for ever.
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple
@@ -23,6 +25,7 @@ from dray.errors import (
     InDoubt,
     SourceChanged,
     SourceUnreadable,
+    TargetUnwritable,
     TransactionAborted,
 )
 from dray.folders.clearing import Clearing
@@ -46,6 +49,8 @@ TRANSACTIONS_AT_ONCE: Final = 32
 """Commits side by side share a sync of the queue manager; more than this gain nothing."""
 BYTES_AT_ONCE: Final = 64 * MIB
 """Bytes staged before a commit; one file may be longer."""
+_CLEAR_AGAIN_S: Final = 60.0
+"""How often a file that cannot be removed is tried again: somebody has to mend that first."""
 
 
 InDoubtFiles = Literal["sent", "send"]
@@ -101,13 +106,15 @@ class FolderSender:
         asking: Asking | None = None,
         arrivals: FolderArrivals | None = None,
         manifest: BinaryIO | None = None,
+        stop: threading.Event | None = None,
         tell: Tell,
     ) -> None:
         """Send from `tree`; `changed`: a file that was sent is sent again when it has changed.
 
         `clearing` removes files from the folder once they are sent; with `asking`, once `arrived`
         is called, or once `take_arrivals` finds in `arrivals` that they have arrived. A line for
-        each file is written into `manifest`. `tell` is called for each file.
+        each file is written into `manifest`. Once `stop` is set no further file is begun. `tell` is
+        called for each file.
         """
         self._tree = tree
         self._to = to
@@ -120,7 +127,10 @@ class FolderSender:
         self._manifest = manifest
         self.awaited: list[FileSent] = []
         """The files that were sent with `asking`, and whose arrival is not known yet."""
+        self._stop = stop
         self._tell = tell
+        self._stays_until: dict[str, float] = {}
+        """Files that cannot be removed, and when to try again."""
         self.count = self.bytes = 0
 
     def not_sent(self, found: Sequence[FoundFile]) -> list[FoundFile]:
@@ -163,7 +173,7 @@ class FolderSender:
         for some in _portions(new, self._files_per_transaction):
             filled: list[_Filled] = []
             try:
-                made = (self._fill(files, again) for files in some)
+                made = (self._fill(files, again) for files in some if not self._is_to_stop())
                 filled += (each for each in made if each is not None)
                 self._commit(filled)
             finally:
@@ -172,8 +182,14 @@ class FolderSender:
                         run(each.transaction.abort())
         return again
 
+    def _is_to_stop(self) -> bool:
+        return self._stop is not None and self._stop.is_set()
+
     def _fill(self, files: Sequence[FoundFile], again: list[str]) -> _Filled | None:
-        """Send files in a new transaction; None if there was none to send after all."""
+        """Send files in a new transaction; None if there was none to send after all.
+
+        Raises the error of a file if all files are to have one transaction.
+        """
         rest = list(files)
         while rest:
             transaction = run(Transaction.begin(self._to.link))
@@ -184,6 +200,8 @@ class FolderSender:
             except (SourceChanged, SourceUnreadable) as error:
                 # Half a file is in the transaction.
                 run(transaction.abort())
+                if self._files_per_transaction is None:
+                    raise _nothing_sent(error) from error
                 refused = rest.pop(len(filled.sent))
                 self._refuse(refused, error, again)
             except BaseException:
@@ -218,7 +236,8 @@ class FolderSender:
         ):
             again.append(file.path)
         elif found is not None:
-            self._tell(LeftOut(file.path, str(error)))
+            assert isinstance(error, SourceUnreadable)
+            self._tell(LeftOut(file.path, str(error), error))
 
     def _commit(self, filled: Sequence[_Filled]) -> None:
         if not filled:
@@ -277,18 +296,40 @@ class FolderSender:
         if self._arrivals is not None:
             for stays in self._arrivals.take():
                 self._tell(stays)
-            self._clear()
+        self._clear()
 
     def _clear(self) -> None:
-        """Remove from the folder what was sent and is to go."""
+        """Remove from the folder what was sent and is to go; name what cannot be removed."""
         if self._clearing is None:
             return
         gone: list[FoundFile] = []
         stayed: list[FoundFile] = []
         for file in self._ledger.to_clear():
-            (gone if self._clearing.clear(file) else stayed).append(file)
-        self._ledger.cleared(gone, gone=True)
-        self._ledger.cleared(stayed, gone=False)
+            if time.monotonic() < self._stays_until.get(file.path, 0.0):
+                continue
+            try:
+                (gone if self._clearing.clear(file) else stayed).append(file)
+            except OSError as error:
+                if file.path not in self._stays_until:
+                    self._tell(_not_removed(file.path, error))
+                self._stays_until[file.path] = time.monotonic() + _CLEAR_AGAIN_S
+            else:
+                self._stays_until.pop(file.path, None)
+        if gone:
+            self._ledger.cleared(gone, gone=True)
+        if stayed:
+            self._ledger.cleared(stayed, gone=False)
+
+
+def _nothing_sent(error: SourceChanged | SourceUnreadable) -> SourceChanged | SourceUnreadable:
+    why = f"{error}; nothing of the folder was sent, because it has one transaction: send it again"
+    return type(error)(why, path=error.path)
+
+
+def _not_removed(path: str, error: OSError) -> LeftOut:
+    reason = f"it was sent and cannot be removed from its folder: {error.strerror or error}"
+    advice = "mend that, and the next run removes it"
+    return LeftOut(path, reason, TargetUnwritable(f"{path}: {reason}; {advice}", path=path))
 
 
 def _forgotten(transaction_id: str, files: Sequence[FoundFile]) -> InDoubt:

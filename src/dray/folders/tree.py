@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -11,11 +12,14 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from dray.client.files.sources import FileSource
+from dray.errors import DrayError, InvalidConfiguration, SourceUnreadable
 from dray.folders.patterns import Patterns
 from dray.model.files import FileProperties, is_plain_path
 
 OWN_PREFIX: Final = ".dray-"
 """Dray's own files in a folder begin so; nobody sends them."""
+_TICK_NS: Final = 20_000_000
+"""Two changes of a file within a tick of the kernel, at most 10 ms, may have the same time."""
 
 
 class FoundFile(NamedTuple):
@@ -44,6 +48,8 @@ class LeftOut(NamedTuple):
 
     path: str
     reason: str
+    error: DrayError | None = None
+    """Set if it was to be sent or removed, and could not be."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,24 @@ class Tree:
     """A folder to send from."""
 
     def __init__(self, root: Path, selection: Selection) -> None:
-        """Take the folder; it is read when it is walked."""
+        """Take the folder; it is read when it is walked.
+
+        Raises `InvalidConfiguration` if Dray was told to keep files of its own right in it.
+        """
         self.root = root
         self.selection = selection
         self._resolved = root.resolve()
+        if self._resolved in selection.not_below:
+            raise InvalidConfiguration(
+                f"files of {root} are sent, so neither the ledger nor sent files can stand in it;"
+                " give another directory, which may be one below it"
+            )
+        self._own = tuple(
+            each.relative_to(self._resolved).as_posix()
+            for each in selection.not_below
+            if each.is_relative_to(self._resolved)
+        )
+        """Folders of Dray's own, relative to the folder."""
 
     def identity(self) -> tuple[int, int] | None:
         """Which folder stands there now; None if there is none."""
@@ -116,7 +136,7 @@ class Tree:
 
     def look_at(self, path: str) -> FoundFile | LeftOut | None:
         """Look at one path; None if no file of that name is to be sent now."""
-        if not self.selection.takes(path):
+        if not self.selection.takes(path) or self._is_own(path):
             return None
         if not is_plain_path(path):
             return LeftOut(path, "its path is longer than a file's may be")
@@ -131,7 +151,7 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            return LeftOut(path, f"it cannot be looked at: {error.strerror or error}")
+            return _unreadable(path, f"it cannot be looked at: {error.strerror or error}")
         if stat.S_ISDIR(found.st_mode):
             return None
         if not stat.S_ISREG(found.st_mode):
@@ -144,6 +164,10 @@ class Tree:
     @contextmanager
     def body_of(self, file: FoundFile) -> Iterator[object]:
         """Open a file to send it; raises `SourceChanged` if it is another version by now."""
+        age_ns = time.time_ns() - file.mtime_ns
+        if 0 <= age_ns < _TICK_NS:
+            # Read in the same tick, a later change could have the time of this version.
+            time.sleep((_TICK_NS - age_ns) / 1e9)
         source = FileSource(self.root / file.path, follow_links=self.selection.follow_links)
         before = source.before
         try:
@@ -157,6 +181,8 @@ class Tree:
         self, folder: str, above: tuple[tuple[int, int], ...]
     ) -> Iterator[FoundFile | LeftOut]:
         full = self.root / folder
+        if self._is_own(folder):
+            return
         try:
             here = full.stat()
             if (here.st_dev, here.st_ino) in above or full.resolve() in self.selection.not_below:
@@ -168,7 +194,7 @@ class Tree:
         except OSError as error:
             if not folder:
                 raise
-            yield LeftOut(folder, f"it cannot be read: {error.strerror or error}")
+            yield _unreadable(folder, f"it cannot be read: {error.strerror or error}")
             return
         within = (*above, (here.st_dev, here.st_ino))
         for name, is_folder in names:
@@ -179,6 +205,9 @@ class Tree:
                 found = self.look_at(path)
                 if found is not None:
                     yield found
+
+    def _is_own(self, path: str) -> bool:
+        return any(path == each or path.startswith(f"{each}/") for each in self._own)
 
     def _enters(self, path: str) -> bool:
         """Whether a folder, or a link to one, is walked."""
@@ -202,6 +231,11 @@ class Tree:
         if not target.is_relative_to(self._resolved):
             return "it is a symbolic link that leads out of the folder"
         return ""
+
+
+def _unreadable(path: str, reason: str) -> LeftOut:
+    error = SourceUnreadable(f"{path} is left out: {reason}; mend that, then send again", path=path)
+    return LeftOut(path, reason, error)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -16,11 +16,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dray.errors import DrayError, InDoubt
+from dray.client.awaited.manager import Manager
+from dray.client.connections.threads import run
+from dray.errors import ConnectionLost, DrayError, InDoubt
 from dray.folders.sending import FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Tree
 
 if TYPE_CHECKING:
+    from dray.client.connections.link import Link
     from dray.folders.changes import FolderObserver
 
 _log = logging.getLogger(__name__)
@@ -168,6 +171,8 @@ class FolderWatch:
         elif found is not None and found.path not in self._ready:
             before = self._settling.get(found.path)
             if before is None or before[0].version != found.version:
+                # The newest look stands last, so that a file that grows holds no other back.
+                self._settling.pop(found.path, None)
                 self._settling[found.path] = found, time.monotonic()
 
     def _settle(self) -> None:
@@ -233,6 +238,23 @@ class FolderWatch:
             raise doubt
         if told:
             _log.warning("sending goes on")
+
+
+def id_of_manager(link: Link, stop: threading.Event) -> str | None:
+    """Ask the queue manager for its id, for as long as it is away; None if told to stop."""
+    pause, told = _BACKOFF_S[0], False
+    while not stop.is_set():
+        try:
+            found = run(Manager(link).info()).id
+        except ConnectionLost as error:
+            if not told:
+                _log.warning("waiting for the queue manager: %s", error)
+                told = True
+            stop.wait(pause)
+            pause = min(2 * pause, _BACKOFF_S[1])
+        else:
+            return found
+    return None
 
 
 def _observer(tree: Tree, changed: threading.Event) -> FolderObserver:

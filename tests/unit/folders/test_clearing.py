@@ -31,6 +31,24 @@ def names(root):
     return sorted(str(each.relative_to(root)) for each in root.rglob("*") if not each.is_dir())
 
 
+def killed_after(stop, patched):
+    """Let the first so many changes of names happen, and no other."""
+    calls = 0
+
+    def counted(original):
+        def call(*arguments, **named):
+            nonlocal calls
+            calls += 1
+            if calls > stop:
+                raise KeyboardInterrupt
+            return original(*arguments, **named)
+
+        return call
+
+    for name in ("rename", "unlink", "link"):
+        patched.setattr(os, name, counted(getattr(os, name)))
+
+
 def test_the_version_that_was_sent_is_deleted(root):
     assert Clearing(root).clear(seen(root))
     assert names(root) == []
@@ -72,20 +90,7 @@ def test_a_run_that_was_killed_half_way_is_gone_on_with(root, tmp_path, monkeypa
         old = seen(root)
         clearing = Clearing(root, into and tmp_path / f"{into}{stop}")
         with monkeypatch.context() as patched:
-            calls = 0
-
-            def counted(original, stop=stop):
-                def call(*arguments, **named):
-                    nonlocal calls
-                    calls += 1
-                    if calls > stop:
-                        raise KeyboardInterrupt
-                    return original(*arguments, **named)
-
-                return call
-
-            for name in ("rename", "unlink", "link"):
-                patched.setattr(os, name, counted(getattr(os, name)))
+            killed_after(stop, patched)
             with contextlib.suppress(KeyboardInterrupt):
                 clearing.clear(old)
         assert clearing.clear(old)
@@ -111,3 +116,47 @@ def test_another_file_system_is_refused_at_the_start(root):
         pytest.skip("there is one file system only")
     with pytest.raises(InvalidConfiguration, match="on another file system"):
         Clearing(root, Path("/dev/shm"))  # noqa: S108
+
+
+def test_a_name_as_long_as_a_file_system_takes_is_numbered_too(root, tmp_path):
+    into = tmp_path / "done"
+    for _ in range(2):
+        (root / ("x" * 255)).write_text("x")
+        assert Clearing(root, into).clear(seen(root, "x" * 255))
+    assert names(into) == ["x" * 251 + " (2)", "x" * 255]
+
+
+def test_a_file_that_cannot_be_moved_has_its_name_again(root, tmp_path):
+    into = tmp_path / "done"
+    clearing = Clearing(root, into)
+    (into / "b").write_text("a file where a folder is to be")
+    old = seen(root)
+    with pytest.raises(OSError, match="b"):
+        clearing.clear(old)
+    assert names(root) == ["b/file"]
+    (into / "b").unlink()
+    assert clearing.clear(old)
+    assert names(into) == ["b/file"]
+
+
+def test_a_mark_goes_with_its_file_through_a_kill_and_that_of_a_newer_version_stays(
+    root, monkeypatch
+):
+    clearing = Clearing(root, ready_suffix=".done")
+    for newer in (False, True):
+        for stop in range(1, 4):
+            (root / "b/file").write_text("first")
+            (root / "b/file.done").write_text("")
+            old = seen(root)
+            with monkeypatch.context() as patched:
+                killed_after(stop, patched)
+                with contextlib.suppress(KeyboardInterrupt):
+                    clearing.clear(old)
+            if newer:
+                (root / "b/file").write_text("newer one")
+                (root / "b/file.done").write_text("")
+            clearing.clear(old)
+            left = ["b/file", "b/file.done"] if newer else []
+            assert names(root) == left, (newer, stop)
+            for each in left:
+                (root / each).unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,20 @@ def test_a_folder_that_vanishes_has_no_files(root):
 def test_a_name_that_is_no_text_is_found(root):
     (root / os.fsdecode(b"caf\xe9")).touch()
     assert os.fsdecode(b"caf\xe9") in found(root)
+
+
+def test_a_file_that_changed_just_now_is_read_when_a_later_change_has_another_time(root):
+    """Two changes within a tick of the kernel may leave a file with the same size and time."""
+    tree = Tree(root, Selection())
+    (root / "a").write_text("x")
+    found = tree.look_at("a")
+    with tree.body_of(found):
+        assert time.time_ns() >= found.mtime_ns + 10_000_000
+
+
+def test_folders_of_dray_itself_are_neither_walked_nor_looked_at(root):
+    own = (root / "b").resolve()
+    assert found(root, not_below=(own,)) == ["a", "z", "z.done"]
+    tree = Tree(root, Selection(not_below=(own,)))
+    assert list(tree.walk("b/c")) == []
+    assert tree.look_at("b/first") is None
