@@ -11,7 +11,7 @@ import pytest
 
 import dray
 from dray.testing.processes import ManagerProcess
-from tests.integration.commands import COMMAND, environment, until
+from tests.integration.commands import COMMAND, environment, finish, started, until
 from tests.integration.commands import dray as run
 
 pytestmark = pytest.mark.slow
@@ -174,9 +174,61 @@ def test_an_empty_queue_is_told_of_in_time(process, send, tmp_path):
         ("--large", "--to", "-", "--tree"),
         ("--large", "--to", "-", "--max", "2"),
         ("--large", "--to", "out", "--tree", "--resume"),
+        ("--large", "--to", "out", "--tree", "--workers", "2"),
+        ("--large", "--to", "out", "--follow", "--on-conflict", "skip"),
         ("--to", "-"),
     ],
 )
 def test_options_that_do_not_go_together_are_wrong_usage(options):
     said = run("receive", "files", *options, url="dray://127.0.0.1:1")
     assert said.status == 2, said
+
+
+def test_sigterm_ends_a_receiver_with_0_while_its_queue_manager_is_away_and_its_commit_in_doubt(
+    process, send, tmp_path
+):
+    out = tmp_path / "out"
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import pathlib, sys, time\n"
+        "here = pathlib.Path(sys.argv[1])\n"
+        "(here / 'runs').touch()\n"
+        "while not (here / 'ends').exists(): time.sleep(0.01)\n"
+    )
+    receive = ("receive", send.queue, "--large", "--to", out)
+    command = ("--follow", "--exec", f"{sys.executable} {script} {tmp_path}")
+    send("file", b"once")
+    with started(*receive, *command, url=process.url) as receiver:
+        until((tmp_path / "runs").exists)
+        process.kill()
+        (tmp_path / "ends").touch()
+        line = receiver.stderr.readline().decode()
+        assert line.startswith("dray: receiving has stopped and goes on by itself: "), line
+        receiver.send_signal(signal.SIGTERM)
+        said = finish(receiver)
+        assert said.status == 0, said
+    process.start()
+    run(*receive, url=process.url).assert_good()
+    assert [each.name for each in out.iterdir()] == ["file"]
+    assert (out / "file").read_bytes() == b"once"
+
+
+def test_an_interrupted_receive_of_files_says_what_was_received(process, send, tmp_path):
+    send("file", b"x")
+    receive = ("receive", send.queue, "--large", "--to", tmp_path / "out", "--follow")
+    told = f"1 message received; every other message is still in {send.queue}"
+    with started(*receive, url=process.url) as receiver:
+        assert receiver.stdout.readline().startswith(b"received ")
+        receiver.send_signal(signal.SIGINT)
+        said = finish(receiver)
+    assert (said.status, said.err.strip()) == (130, f"dray: interrupted; {told}")
+
+
+def test_a_receive_into_a_tree_says_what_it_waits_for(process, send, tmp_path):
+    receive = ("receive", send.queue, "--large", "--to", tmp_path / "out", "--tree")
+    with started(*receive, url=process.url) as receiver:
+        line = receiver.stderr.readline().decode()
+        assert line == f"dray: waiting for a large message in '{send.queue}' (Ctrl-C ends it)\n"
+        send("a/file", b"x")
+        said = finish(receiver)
+    assert (said.status, said.out) == (0, f"received {tmp_path}/out/a/file (1 B)\n")

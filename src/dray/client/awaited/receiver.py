@@ -111,6 +111,7 @@ class Receiver:
         self._target_fails = False
         """Whether it is away because received bodies cannot be written."""
         self._due: dict[str, float] | None = None
+        self._stop: Stop = _NeverStop()
 
     def __repr__(self) -> str:
         return f"<Receiver of {self._messages.name}>"
@@ -147,7 +148,7 @@ class Receiver:
         logs a warning for a large message that lacks parts or cannot be read, and goes on. Raises
         as `handle_next` does; then the other workers end first.
         """
-        run = _Run(stop)
+        run = self._stop = _Run(stop)
 
         async def work() -> int:
             count = 0
@@ -159,7 +160,10 @@ class Receiver:
                 raise
             return count
 
-        return sum(await self._link.runtime.together([work() for _ in range(workers)], run.end))
+        try:
+            return sum(await self._link.runtime.together([work() for _ in range(workers)], run.end))
+        finally:
+            self._stop = _NeverStop()
 
     async def _handle_or_wait(self, handler: Handler, report: Report, stop: Stop) -> int:
         """Handle a message; return how many, 0 if there was none for a moment."""
@@ -258,7 +262,11 @@ class Receiver:
         return Handled(message, await self._after_failure(message), error)
 
     async def _has_committed(self, transaction: Transaction) -> bool:
-        """Ask until the queue manager knows how a transaction in doubt has ended."""
+        """Ask until the queue manager knows how a transaction in doubt has ended.
+
+        False also if it is to stop before; if the transaction did not commit, its message comes
+        again.
+        """
         pause = BACKOFF_S[0]
         while True:
             try:
@@ -269,9 +277,9 @@ class Receiver:
                 if status in _DECIDED:
                     return status is TransactionStatus.COMMITTED
                 if status is TransactionStatus.UNKNOWN:
-                    # If it did not commit, its message comes again.
                     return False
-            await self._pause(pause, None, _NeverStop())
+            if not await self._pause(pause, None, self._stop):
+                return False
             pause = min(2 * pause, BACKOFF_S[1])
 
     async def _after_failure(self, message: AnyMessage) -> Fate:
