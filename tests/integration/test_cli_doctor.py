@@ -48,7 +48,7 @@ def findings(url, *arguments):
     found = {each["code"]: each for each in said.value}
     assert said.status == (1 if found else 0)
     for each in found.values():
-        assert each["sentence"][0].islower()
+        assert each["sentence"][0].islower() or each["sentence"][0].isdigit()
         assert ";" in each["sentence"], "it says what to do"
     return found
 
@@ -193,3 +193,26 @@ def test_a_certificate_that_ends_soon_is_found(tmp_path):
                 found = manager.doctor()
             assert [each.code for each in found] == ["certificate"] * count
             assert "ends in 5.0 days" in found[0].sentence
+
+
+def test_large_messages_are_counted_as_people_count_them(process, manager):
+    manager.create_queue("statusq", exist_ok=True)
+    large = client.LargeMessageQueue(manager.queue("orders"), fragment_size=1000)
+    for _ in range(2):
+        large.send(b"x" * 2500)
+    with manager.transaction() as transaction:
+        with large.receive(0, transaction=transaction):
+            found = findings(process.url, "orders", "--idle", "0")["idle-transaction"]
+        assert "(5 parts of large messages of 'orders')" in found["sentence"]
+        transaction.abort()
+    id = large.peek(0).sequence_id
+    dray("move", "orders", "orders;poison", id, url=process.url).assert_good()
+    found = findings(process.url, "orders")["poison"]
+    assert "could handle 1 large message in 'orders;poison'" in found["sentence"]
+    away = manager.queue(THERE)
+    for count, wait in ((1, "a message waits"), (2, "2 messages wait")):
+        client.LargeMessageQueue(away, fragment_size=1000).send(b"x" * 2500)
+        until(lambda: manager.queue(THERE).info().delivery.history)
+        sentence = findings(process.url, THERE)["peer-down"]["sentence"]
+        assert sentence.startswith(f"{wait} in {THERE}"), count
+    manager.delete_queue(THERE)

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 NEARLY_FULL: Final = 0.9
 """The share of a quota from which a finding says so."""
+_COUNTED_MAX: Final = 10_000
+"""Messages of an outgoing queue among which large ones are counted, each as one."""
 ABORTS_OF_POISON: Final = 3
 """A receiver that gave a message back so often will hardly take it the next time."""
 CLOCK_S: Final = 5.0
@@ -80,7 +82,7 @@ async def examine(link: Link, name: str | None, idle: float) -> list[DoctorFindi
     found = [*_of_quotas(info, chosen), *_of_disk(info), *_of_clock(info, asked, answered)]
     for queue in chosen:
         found += await _of_queue(link, queue)
-    found += await _of_transactions(link, {each.name for each in chosen}, idle, every=name is None)
+    found += await _of_transactions(link, chosen, idle, every=name is None)
     found += await _of_dead_letters(link, name)
     found += await _of_peers(link, name)
     found += await _of_certificates(link)
@@ -150,7 +152,8 @@ def _of_clock(info: ManagerInfo, asked: float, answered: float) -> Iterator[Doct
 
 async def _of_queue(link: Link, info: QueueInfo) -> list[DoctorFinding]:
     if info.kind is QueueKind.OUTGOING:
-        return list(_of_delivery((await link.ask(DescribeQueue(info.name), QueueState)).info))
+        info = (await link.ask(DescribeQueue(info.name), QueueState)).info
+        return list(_of_delivery(info, await _waiting_in(link, info)))
     if info.kind not in (QueueKind.PRIVATE, QueueKind.SUB) or not info.message_count:
         return []
     try:
@@ -164,10 +167,23 @@ async def _of_queue(link: Link, info: QueueInfo) -> list[DoctorFinding]:
     return found
 
 
-def _of_delivery(info: QueueInfo) -> Iterator[DoctorFinding]:
+async def _waiting_in(link: Link, info: QueueInfo) -> str:
+    """How many messages wait in an outgoing queue; a large one is one, if they can be read."""
+    count = 0
+    try:
+        if info.message_count <= _COUNTED_MAX:
+            async with aclosing(contents_of(QueueHandle(link, info.name), 0)) as contents:
+                async for _ in contents:
+                    count += 1
+    except AccessDenied:
+        count = 0
+    nouns = "messages" if count else "messages and parts of large ones"
+    count = count or info.message_count
+    return f"{'a message waits' if count == 1 else f'{count} {nouns} wait'} in {info.name}"
+
+
+def _of_delivery(info: QueueInfo, waiting: str) -> Iterator[DoctorFinding]:
     delivery, count = info.delivery, info.message_count
-    waiting = "a message waits" if count == 1 else f"{count} messages wait"
-    waiting = f"{waiting} in {info.name}"
     if info.state == "on hold":
         advice = f"`dray outgoing resume {info.name}`"
         yield DoctorFinding("paused", info.name, f"{waiting}, which is paused; {advice}")
@@ -204,8 +220,8 @@ def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             "poison",
             info.name,
-            f"no receiver could handle {info.message_count} messages, which are in {info.name!r};"
-            f" mend the receiver, then `dray move '{info.name}' {base}`",
+            f"no receiver could handle {_number_in(info)} in {info.name!r}; mend the receiver, then"
+            f" `dray move '{info.name}' {base}`",
         )
     elif first.abort_count >= ABORTS_OF_POISON and base != STATUS_QUEUE:
         # A status message goes back together with the large message that it belongs to.
@@ -227,6 +243,17 @@ def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
         )
 
 
+def _number_in(info: QueueInfo) -> str:
+    """How many messages are in a queue, as people count: a large one is one."""
+    if info.large_count:
+        return _counted(info.large_count, "large message")
+    return _counted(info.message_count, "message")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 async def _of_hole(link: Link, name: str) -> list[DoctorFinding]:
     async with aclosing(contents_of(QueueHandle(link, name), 0)) as contents:
         first = await anext(contents, None)
@@ -243,8 +270,9 @@ async def _of_hole(link: Link, name: str) -> list[DoctorFinding]:
 
 
 async def _of_transactions(
-    link: Link, names: set[str], idle: float, *, every: bool
+    link: Link, queues: list[QueueInfo], idle: float, *, every: bool
 ) -> list[DoctorFinding]:
+    of_large = {each.name: bool(each.large_count) for each in queues}
     listed = await link.ask(ListPrepared(), PreparedList)
     found = [
         DoctorFinding(
@@ -257,9 +285,12 @@ async def _of_transactions(
         if every
     ]
     for each in listed.open:
-        held = {name: count for name, count in each.held.items() if name in names}
+        held = {name: count for name, count in each.held.items() if name in of_large}
         if held and each.idle >= idle:
-            told = ", ".join(f"{count} of {name!r}" for name, count in held.items())
+            told = ", ".join(
+                f"{count} {'parts of large messages ' * of_large[name]}of {name!r}"
+                for name, count in held.items()
+            )
             found.append(
                 DoctorFinding(
                     "idle-transaction",
@@ -281,8 +312,8 @@ async def _of_dead_letters(link: Link, name: str | None) -> list[DoctorFinding]:
         DoctorFinding(
             "dead-letters",
             name or "",
-            f"there are {len(letters)} dead letters{whose} (the last: {letters[-1].reason});"
-            " `dray deadletter list` shows them",
+            f"there {'is' if len(letters) == 1 else 'are'} {_counted(len(letters), 'dead letter')}"
+            f"{whose} (the last: {letters[-1].reason}); `dray deadletter list` shows them",
         )
     ]
 
