@@ -30,13 +30,14 @@ LEDGER = f".dray-tree-{os.geteuid()}/received.sqlite"
 SYSTEM_CALLS = (
     "mkdir", "mkdirat", "ftruncate", "write", "pwrite64", "copy_file_range", "sendfile", "fsync",
     "fdatasync", "fchmod", "utimensat", "link", "linkat", "rename", "renameat", "unlink",
-    "unlinkat", "rmdir", "flock", "close_range",
+    "unlinkat", "rmdir", "flock", "close_range", "vfork", "wait4",
 )  # fmt: skip
 """Calls that change something; a kill between two of them is one at the second."""
 TREE = ("--large", "--tree", "--preserve")
 TOGETHER = (*TREE, "--max", "2")
 """Two small files, which are taken by one request and placed together."""
 FILES = {PATH: b"small", "below/c": b"smaller"}
+COMMAND_FOR_EACH = (*TREE, "--exec", "true {path}")
 
 
 class Stage:
@@ -155,8 +156,20 @@ def test_a_receiver_of_a_tree_killed_by_the_kernel_at_a_system_call_receives_onc
     stage_killed_by(strace, stage_of(manager, tmp_path, *TOGETHER), tmp_path, syscalls)
 
 
+@pytest.mark.parametrize("syscalls", ["fchmod", "wait4"])
+def test_a_receiver_killed_around_the_command_of_a_file_receives_once(manager, tmp_path, syscalls):
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("there is no strace here")
+    stage_killed_by(strace, stage_of(manager, tmp_path, *COMMAND_FOR_EACH), tmp_path, syscalls)
+
+
 @pytest.mark.torture
-@pytest.mark.parametrize("how", [("--large",), TREE, TOGETHER], ids=["large", "tree", "together"])
+@pytest.mark.parametrize(
+    "how",
+    [("--large",), TREE, TOGETHER, COMMAND_FOR_EACH],
+    ids=["large", "tree", "together", "command"],
+)
 def test_a_receiver_killed_by_the_kernel_at_each_of_its_system_calls_receives_once(
     manager, tmp_path, how, went_through
 ):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import click
 
+from dray.cli.seconds import in_seconds
 from dray.errors import DeliveryRefused
 from dray.model.classes import Acknowledge
 
@@ -51,7 +52,7 @@ class _WaitValue(click.ParamType[Wait]):
                 until = part
                 continue
             try:
-                seconds = float(part)
+                seconds = in_seconds(part)
             except ValueError:
                 seconds = -1.0
             if not seconds >= 0:

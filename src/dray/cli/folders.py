@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -10,11 +11,14 @@ import click
 from click.core import ParameterSource
 
 from dray.cli.arrivals import Wait, arrivals_at
-from dray.cli.output import print_json, printable
+from dray.cli.interrupted import on_interrupt
+from dray.cli.output import print_json, printable_path
 from dray.cli.settings import Settings
+from dray.cli.words import counted
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
+    from dray.errors import DrayError
     from dray.folders import FileSent, FoundFile, LeftOut
 
 _Arguments = ParamSpec("_Arguments")
@@ -22,6 +26,10 @@ _Result = TypeVar("_Result")
 _NAMES = (
     "include", "exclude", "hidden", "follow_links", "changed", "after", "batch", "in_doubt",
     "one_transaction", "state", "dry_run", "manifest",
+)  # fmt: skip
+_OF_LARGE_MESSAGES = ("fragment_size", "digest", "compression")
+_OF_ONE_MESSAGE = (
+    "label", "correlation_id", "app_specific", "priority", "dead_letter", "resume",
 )  # fmt: skip
 
 
@@ -104,9 +112,13 @@ def _options_of_one_run() -> list[Callable[[Callable[_Arguments, _Result]], Any]
 
 def refuse_folder_options(context: click.Context) -> None:
     """Raise a usage error if an option for folders was given without a folder."""
-    for name in _NAMES:
+    _refuse(context, _NAMES, "a directory")
+
+
+def _refuse(context: click.Context, names: Iterable[str], meant: str) -> None:
+    for name in names:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name.replace('_', '-')} is for a directory.")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {meant}.")
 
 
 class Shown:
@@ -115,6 +127,10 @@ class Shown:
     def __init__(self, *, as_json: bool) -> None:
         """Print JSON, one object in each line, or text."""
         self._as_json = as_json
+        self.count = 0
+        """Files that were sent."""
+        self.error: DrayError | None = None
+        """The error of the last file that should have been sent or removed, and was not."""
 
     def __call__(self, told: FileSent | LeftOut) -> None:
         """Print one file."""
@@ -123,6 +139,7 @@ class Shown:
         if isinstance(told, LeftOut):
             self.left_out(told)
         else:
+            self.count += 1
             self.sent(told.file, told.id)
 
     def sent(self, file: FoundFile, id: str | None) -> None:
@@ -137,6 +154,7 @@ class Shown:
     def left_out(self, told: LeftOut) -> None:
         """Print a name that was not sent, and why."""
         path = printable_path(told.path)
+        self.error = told.error or self.error
         if self._as_json:
             print_json({"path": path, "left_out": told.reason})
         else:
@@ -151,28 +169,44 @@ def send_folder(
     *,
     wait: Wait | None,
 ) -> None:
-    """Send the files below a directory, or with `dry_run` say which."""
+    """Send the files below a directory, or with `dry_run` say which.
+
+    Raises the error of the last file that should have been sent and was not, once the others are,
+    and a usage error if an option of single messages was given.
+    """
     import dray.folders
 
+    context = click.get_current_context()
+    _refuse(context, _OF_ONE_MESSAGE, "files, not for a directory")
+    large = {name: each for name in _OF_LARGE_MESSAGES if (each := context.params[name])}
     rest = dict(options)
     dry_run, one_transaction = rest.pop("dry_run"), rest.pop("one_transaction")
     batch = None if one_transaction else rest.pop("batch")
     rest.pop("batch", None)
     shown = Shown(as_json=settings.as_json)
     if dry_run:
-        names = ("include", "exclude", "hidden", "follow_links", "state")
-        for found in dray.folders.files_of(directory, **{name: rest[name] for name in names}):
-            if isinstance(found, dray.folders.LeftOut):
-                shown.left_out(found)
-            else:
-                shown.sent(found, None)
+        with ExitStack() as stack:
+            if rest["state"] is not None:
+                # The ledger knows the files that were sent.
+                rest["queue"] = stack.enter_context(settings.connect()).queue(queue)
+            _say_which(directory, rest, shown)
         return
-    with settings.connect() as manager, arrivals_at(manager, wait) as arrivals:
+
+    def note() -> str:
+        rest_goes = "sends the rest" if rest["state"] else "sends all files again"
+        known = counted(shown.count, "file")
+        return f"{known} known to be sent to {queue}; the same command {rest_goes}"
+
+    with (
+        settings.connect() as manager,
+        arrivals_at(manager, wait) as arrivals,
+        on_interrupt(note),
+    ):
         asked = {} if arrivals is None else arrivals.properties
         timeout = None if wait is None else wait.seconds
         sent = dray.folders.send(
             directory,
-            manager.queue(queue),
+            dray.LargeMessageQueue(manager.queue(queue), **large),
             batch=batch,
             timeout=timeout,
             tell=shown,
@@ -183,8 +217,20 @@ def send_folder(
         noun = "file" if sent.files == 1 else "files"
         arrived = "" if wait is None else f", and {wait.until}"
         click.echo(f"sent {sent.files} {noun}, {human_size(sent.bytes)}, to {queue}{arrived}")
+    if shown.error is not None:
+        raise shown.error
 
 
-def printable_path(path: str) -> str:
-    """A path on one line; bytes that are no UTF-8 are shown as escapes."""
-    return printable(path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+def _say_which(directory: str, options: Mapping[str, Any], shown: Shown) -> None:
+    """Print the files that would be sent."""
+    import dray.folders
+
+    names = {"include", "exclude", "hidden", "follow_links", "state", "changed", "queue"}
+    asked = {name: value for name, value in options.items() if name in names}
+    for found in dray.folders.files_of(directory, **asked):
+        if isinstance(found, dray.folders.LeftOut):
+            shown.left_out(found)
+        else:
+            shown.sent(found, None)
+    if shown.error is not None:
+        raise shown.error

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.output import print_json, printable
+from dray.cli.output import print_json, printable_path
+from dray.cli.words import counted
+from dray.errors import DrayError, ReceiveTimeout
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
+    from dray.client.blocking.queue import Queue
     from dray.folders import FileNotReceived, FileReceived
+
+SAID_AFTER_S = 2.0
+"""A person begins to wonder."""
 
 
 class ShownFiles:
@@ -22,6 +27,7 @@ class ShownFiles:
         self._as_json = as_json
         self.error: Exception | None = None
         """The error of the last message that was given up."""
+        self._received_count = self._given_up_count = 0
 
     def __call__(self, told: FileReceived | FileNotReceived) -> None:
         """Print one message."""
@@ -32,8 +38,15 @@ class ShownFiles:
         else:
             self._failed(told)
 
+    def note_of(self, queue: str) -> str:
+        """One sentence: which messages of a queue are received, and where the others are."""
+        given_up = f", {counted(self._given_up_count)} given up" if self._given_up_count else ""
+        received = f"{counted(self._received_count)} received{given_up}"
+        return f"{received}; every other message is still in {queue}"
+
     def _received(self, told: FileReceived) -> None:
-        path = _printable_path(told.path)
+        self._received_count += 1
+        path = printable_path(told.path)
         if self._as_json:
             print_json(
                 {"path": path, "size": told.size, "id": told.id, "skipped": told.skipped or None}
@@ -48,7 +61,8 @@ class ShownFiles:
 
         if told.fate is not Fate.RETRIED:
             self.error = told.error
-        path = _printable_path(told.path)
+            self._given_up_count += 1
+        path = printable_path(told.path)
         if self._as_json:
             print_json(
                 {"path": path, "id": told.id, "error": str(told.error), "fate": str(told.fate)}
@@ -57,6 +71,30 @@ class ShownFiles:
             click.echo(f"dray: {path}: {told.error}; the message was {told.fate}", err=True)
 
 
-def _printable_path(path: str) -> str:
-    """A path on one line; bytes that are no UTF-8 are shown as escapes."""
-    return printable(os.fsencode(path).decode("utf-8", "backslashreplace"))
+def say_that_it_waits(queue: Queue, wait: float | None) -> float | None:
+    """Say what is waited for after a moment without it; return the rest of the wait."""
+    import dray
+
+    if wait is not None and wait <= SAID_AFTER_S:
+        return wait
+    try:
+        dray.LargeMessageQueue(queue).peek(SAID_AFTER_S).close()
+    except ReceiveTimeout:
+        click.echo(f"dray: {waits_for(queue, large=True)}", err=True)
+        return None if wait is None else wait - SAID_AFTER_S
+    except DrayError:
+        # The receive meets it, too.
+        pass
+    return wait
+
+
+def waits_for(queue: Queue, *, large: bool) -> str:
+    """The kind of message that is waited for, and why none of those there will do."""
+    kind = "large message" if large else "message"
+    info = queue.info()
+    count = info.large_count if large else info.message_count
+    there = ""
+    if count:
+        advice = f"see `dray doctor {queue.name}`"
+        there = f"; {counted(count, kind)} in it cannot be taken yet, {advice}"
+    return f"waiting for a {kind} in {queue.name!r}{there} (Ctrl-C ends it)"

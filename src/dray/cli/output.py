@@ -46,6 +46,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else _escaped(each) for each in text)
 
 
+def printable_path(path: str) -> str:
+    """A path on one line; bytes that are no UTF-8 are shown as escapes."""
+    return printable(path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+
+
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 

@@ -10,7 +10,7 @@ import click
 
 from dray.cli.messages import look_at, print_messages
 from dray.cli.output import print_json, print_table, size_text, time_text
-from dray.cli.queued import values_of
+from dray.cli.queued import file_of, values_of
 from dray.cli.settings import Settings, takes_most, takes_url_and_json
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def command(
             return
         contents = manager.queue(queue).contents(after)
         found = list(islice((each for each in contents if is_wanted(each.label)), most))
-    if settings.as_json:
-        for each in found:
-            print_json(values_of(each))
-        return
+        if settings.as_json:
+            for each in found:
+                print_json(values_of(each) | {"file": file_of(manager, each)})
+            return
     columns = ["position ", "label", "size ", "parts ", "state", "sent", "id"]
     print_table(columns, map(_row, found))
 

@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, was_committed
-from dray.cli.incoming_files import ShownFiles
+from dray.cli.incoming_files import SAID_AFTER_S, ShownFiles, say_that_it_waits, waits_for
 from dray.cli.interrupted import on_interrupt
 from dray.cli.output import print_json, standard_output_is_closed
 from dray.cli.progress import progress
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 
 Taken = dict[str, object]
-_SAID_AFTER_S = 2.0
-"""A person begins to wonder."""
 _FOLDER_OPTIONS = (
     "--follow", "--tree", "--preserve", "--on-conflict", "--exec", "--retries", "--retry-delay",
     "--then", "--workers",
@@ -217,13 +215,13 @@ def _take_all(settings: Settings, taker: MessageTaker, most: int, timeout: float
 
 def _take_patiently(taker: MessageTaker, wait: float | None) -> Taken:
     """Receive one message, and after a moment without one say what is waited for."""
-    if wait is not None and wait <= _SAID_AFTER_S:
+    if wait is not None and wait <= SAID_AFTER_S:
         return taker.take_one(wait)
     try:
-        return taker.take_one(_SAID_AFTER_S)
+        return taker.take_one(SAID_AFTER_S)
     except ReceiveTimeout:
         click.echo(f"dray: {taker.waits_for()}", err=True)
-    return taker.take_one(None if wait is None else wait - _SAID_AFTER_S)
+    return taker.take_one(None if wait is None else wait - SAID_AFTER_S)
 
 
 def _check_usage(given: list[str], params: dict[str, Any]) -> None:
@@ -240,6 +238,10 @@ def _check_usage(given: list[str], params: dict[str, Any]) -> None:
         raise click.UsageError(
             f"{given[0]} is for --large --to DIR, without --repair and --resume."
         )
+    if "--workers" in given and not params["follow"]:
+        raise click.UsageError("--workers is for --follow.")
+    if "--on-conflict" in given and not params["tree"]:
+        raise click.UsageError("--on-conflict is for --tree.")
     if folder == "-" and (not large or params["resume"] or params["no_sync"] or (most or 1) > 1):
         raise click.UsageError("--to - is for the body of one message, with --large.")
     if params["follow"] and (most is not None or params["timeout"] is not None):
@@ -256,7 +258,9 @@ def _follow(settings: Settings, queue: str, folder: str, options: dict[str, Any]
     import dray.folders
 
     shown = ShownFiles(as_json=settings.as_json)
-    with stopped_by_sigterm() as stop:
+    if sys.stderr.isatty():
+        click.echo(f"dray: receiving what comes to {queue!r} (Ctrl-C ends it)", err=True)
+    with on_interrupt(lambda: shown.note_of(queue)), stopped_by_sigterm() as stop:
         manager = connected(settings, stop)
         if manager is None:
             return
@@ -269,8 +273,10 @@ def _receive_files(settings: Settings, queue: str, folder: str, options: dict[st
     import dray.folders
 
     shown = ShownFiles(as_json=settings.as_json)
-    with settings.connect() as manager:
-        received = dray.folders.receive(manager.queue(queue), folder, tell=shown, **options)
+    with settings.connect() as manager, on_interrupt(lambda: shown.note_of(queue)):
+        source = manager.queue(queue)
+        options["timeout"] = say_that_it_waits(source, options["timeout"])
+        received = dray.folders.receive(source, folder, tell=shown, **options)
     if not received.files and not received.failed:
         raise ReceiveTimeout(
             f"no large message came to {queue!r} in time; wait longer, or send one"
@@ -307,13 +313,7 @@ class MessageTaker:
 
     def waits_for(self) -> str:
         """The kind of message that it waits for, and why none of those there will do."""
-        kind = "large message" if self._how.large else "message"
-        count = self._queue.info().message_count
-        there = ""
-        if count:
-            advice = f"see `dray doctor {self.queue_name}`"
-            there = f"; {counted(count)} in it cannot be taken yet, {advice}"
-        return f"waiting for a {kind} in {self.queue_name!r}{there} (Ctrl-C ends it)"
+        return waits_for(self._queue, large=self._how.large)
 
     def take_one(self, wait: float | None) -> Taken:
         """Receive one message and put its content in a safe place; raises `ReceiveTimeout`."""

@@ -91,6 +91,8 @@ def _unit(kind: str, user: str | None, arguments: Sequence[str], places: list[Pa
     )
     writable = "".join(f"ReadWritePaths={_quoted(os.fspath(each))}\n" for each in places)
     hidden = "" if any(_is_below(each, *_TEMPORARY) for each in places) else "PrivateTmp=yes\n"
+    # SIGTERM is for the receiver; a command of `--exec` goes on to its end.
+    ends = "KillMode=mixed\n" if kind == "receive" else ""
     home = "read-only" if any(_is_below(each, "/home", "/root") for each in places) else "yes"
     return f"""\
 [Unit]
@@ -107,7 +109,7 @@ WorkingDirectory={_quoted_path(Path.cwd())}
 User={account}
 Restart=on-failure
 RestartSec=2
-TimeoutStartSec=infinity
+{ends}TimeoutStartSec=infinity
 WatchdogSec=2min
 {environment}{writable}ProtectHome={home}
 {hidden}{_HARDENING}
@@ -132,6 +134,17 @@ def _account() -> str:
 
 def _places(given: dict[str, object]) -> Iterable[Path]:
     """The directories in which the command writes, whole and each once."""
+    after = str(given.get("after") or "")
+    if after.startswith("move:"):
+        # Two places of a unit are two mounts, and no file moves from one to the other.
+        watched = Path(str(given["directory"])).resolve()
+        both = os.path.commonpath([watched, Path(after.removeprefix("move:")).resolve()])
+        if both == os.sep:
+            raise click.UsageError(
+                "--after move:DIR of a service needs a DIR that is below one directory with the"
+                " watched one: the service may write in that."
+            )
+        given = given | {"directory": both}
     found = dict.fromkeys(
         Path(os.fspath(value)).resolve()
         for name in _DIRECTORIES

@@ -10,7 +10,7 @@ import click
 from dray.cli.ids import MessageIdText
 from dray.cli.messages import describe
 from dray.cli.output import print_json, print_record, time_text
-from dray.cli.queued import row_of, values_of
+from dray.cli.queued import file_of, row_of, values_of
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import MessageNotFound
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _LINE_BYTES = 16
 _TIMES = ("sent_time", "arrived_time")
+_NANOSECONDS = 1e9
 
 
 @click.command()
@@ -60,15 +61,20 @@ def _find(manager: Manager, queue: str, wanted: str) -> QueuedMessage:
 
 def _print_properties(settings: Settings, manager: Manager, found: QueuedMessage) -> None:
     values = values_of(found)
+    file = file_of(manager, found)
     if not found.parts:
         message = manager.queue(found.queue, raw=True).peek_by_lookup_id(found.lookup_id)
         values |= describe(found.queue, message)
     if settings.as_json:
-        print_json(values)
+        print_json(values | {"file": file})
         return
     told = values | row_of(found) if found.parts else values
     for time in _TIMES:
         told[time] = time_text(getattr(found, time))
+    if file is not None:
+        told["file_path"] = file["path"]
+        told["file_time"] = time_text(float(str(file["mtime_ns"])) / _NANOSECONDS)
+        told["file_mode"] = f"{file['mode']:04o}"
     known = {key: value for key, value in told.items() if value not in (None, "")}
     print_record({key.replace("_", " "): str(value) for key, value in known.items()})
 

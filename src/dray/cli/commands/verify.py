@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli.folders import printable_path
-from dray.cli.output import print_json
+from dray.cli.output import print_json, printable_path
 from dray.cli.settings import Settings, takes_json
 
 EXIT_DIFFERENT = 1

@@ -10,9 +10,11 @@ import click
 
 from dray.cli.arrivals import Wait, WaitingCommand, watch_wait_option
 from dray.cli.folders import Shown, folder_options
+from dray.cli.interrupted import on_interrupt
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
+from dray.cli.words import counted
 
 if TYPE_CHECKING:
     from typing import Any
@@ -77,7 +79,12 @@ def command(
     # It watches a new folder twice when its parent is new as well, and warns of that.
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
     shown = Shown(as_json=settings.as_json)
-    with stopped_by_sigterm() as stop:
+
+    def note() -> str:
+        known = counted(shown.count, "file")
+        return f"{known} known to be sent to {queue}; the same command sends the rest"
+
+    with on_interrupt(note), stopped_by_sigterm() as stop:
         manager = connected(settings, stop)
         if manager is None:
             return
