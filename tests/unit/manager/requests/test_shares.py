@@ -126,6 +126,17 @@ def test_a_caller_has_its_share_of_the_boxes_of_file_transfers(tmp_path, monkeyp
     first.call(frames.AttachBox("d", "orders"))
 
 
+def test_a_caller_whose_transactions_have_the_most_messages_begins_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.transactions.open_transaction.TRANSACTION_OPERATIONS_MAX", 3)
+    driver = driver_with(tmp_path, *RULES)
+    ada = driver.session(ADA)
+    orders = ada.open("orders")
+    ada.send(orders, Message(body=b"1"))
+    ada.send(orders, *[Message(body=b"1")] * 3, transaction=ada.number_for())
+    with pytest.raises(Misuse, match="user:ada has 1 open transactions with 3 messages here"):
+        ada.call(frames.Receive(orders, ada.number_for(), 0.0, max_messages=1))
+
+
 def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
     """Plain receives that are not confirmed are among them, and so are resumed uploads."""
     for module in ("shares", "open_transaction"):
