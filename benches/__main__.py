@@ -40,12 +40,12 @@ NAMES = (
     "small_peers",
     "two_hops",
     "two_managers",
-    "peers",
+    "large_peers",
     "spark",
     "spark_large",
     "spark_rows",
 )
-GROUPS = {"all_peers": ("small_peers", "two_hops", "two_managers", "transfer", "peers")}
+GROUPS = {"peers": ("small_peers", "two_hops", "two_managers", "transfer", "large_peers")}
 """One name for several: all work that has a bar beside other queues and this machine."""
 RECORDED_LOAD_MAX = 0.5
 """A history with figures of a busy machine says nothing about what a change has cost."""

@@ -42,6 +42,14 @@ def test_what_a_benchmark_takes_from_the_house_is_there(name):
     assert name not in NAMES or callable(module.run)
 
 
+def test_one_name_measures_all_work_that_has_a_bar():
+    assert set(GROUPS["peers"]) == {
+        "small_peers", "two_hops", "two_managers", "transfer", "large_peers"
+    }  # fmt: skip
+    # A name of a group hides a benchmark of that name.
+    assert not set(GROUPS) & set(NAMES)
+
+
 def test_the_names_that_stand_for_several_benchmarks_name_benchmarks():
     assert all(set(names) <= set(NAMES) for names in GROUPS.values())
 
