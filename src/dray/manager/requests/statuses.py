@@ -27,6 +27,7 @@ from dray.manager.queue.costs import POSITION_BYTES
 from dray.manager.queue.index import TAIL_BYTES, lookup_id_of, unpack
 from dray.manager.queue.staged import Staged
 from dray.manager.requests.receiving import hold
+from dray.manager.rights.queues import no_status_queue
 from dray.manager.transactions.transactions import take
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import STATUS_BYTES_MAX, STATUSES_SEEN_MAX
@@ -143,7 +144,7 @@ def statuses_of(context: Context, number: int, queue: StoredQueue) -> Statuses |
         return None
     status_queue = context.state.queues.get(number)
     if status_queue is None:
-        raise StatusQueueMissing("the status queue has been deleted; create it anew", queue="")
+        raise no_status_queue()
     if status_queue is queue or status_queue.kind not in _KINDS:
         raise StatusQueueMissing(
             f"{status_queue.name!r} cannot be the status queue of {queue.name!r}: it has another"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.errors import AccessDenied, QueueNotFound
+from dray.errors import AccessDenied, QueueNotFound, StatusQueueMissing
 from dray.manager.change.names import seen_from_here
 from dray.model.access import WHOLE, Verb
 from dray.model.classes import QueueKind
-from dray.model.names import QueueAddress, parse_queue_address
+from dray.model.names import STATUS_QUEUE, QueueAddress, parse_queue_address
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -46,8 +46,47 @@ def require(context: Context, session: Session, verb: Verb, queue: StoredQueue) 
     if not allowed(context, caller, verb, queue):
         if verb is not Verb.SEE and allowed(context, caller, Verb.SEE, queue):
             raise denied(caller, f"{verb} at the queue {queue.name!r}")
-        raise QueueNotFound("the queue has been deleted; open it again by name", queue="")
+        raise _gone()
     session.granted.add(key)
+
+
+def require_at(context: Context, session: Session, verb: Verb, number: int) -> None:
+    """Refuse a caller that lacks a right at the queue of a number; 0 is none.
+
+    A queue that is not there is refused before anything else is looked at, as a hidden one is.
+    """
+    queue = context.state.queues.get(number)
+    if queue is not None:
+        require(context, session, verb, queue)
+    elif number:
+        raise _gone()
+
+
+def is_missing(context: Context, head: object) -> bool:
+    """Whether a frame has the number of a queue that is not there."""
+    number = getattr(head, "queue", 0)
+    return isinstance(number, int) and number != 0 and context.state.queues.get(number) is None
+
+
+def require_status_queue(context: Context, session: Session, number: int) -> None:
+    """The manager uses the status queue on behalf of every receiver; another one needs rights."""
+    queue = context.state.queues.get(number)
+    if not number or (queue is not None and queue.name == STATUS_QUEUE):
+        return
+    if queue is None or not allowed(context, session.caller, Verb.SEE, queue):
+        raise no_status_queue()
+    require(context, session, Verb.SEND, queue)
+    require(context, session, Verb.RECEIVE, queue)
+
+
+def no_status_queue() -> StatusQueueMissing:
+    """The refusal for a status queue that is not there, or that a caller may not see."""
+    return StatusQueueMissing("the status queue has been deleted; create it anew", queue="")
+
+
+def _gone() -> QueueNotFound:
+    """The refusal for a number of a queue that is not there, or that a caller may not see."""
+    return QueueNotFound("the queue has been deleted; open it again by name", queue="")
 
 
 def may_see(context: Context, session: Session, queue: StoredQueue) -> bool:

@@ -20,13 +20,15 @@ from dray.manager.rights.numbers import (
 )
 from dray.manager.rights.queues import (
     denied,
+    is_missing,
     not_found,
     owns,
-    require,
+    require_at,
     require_destination,
     require_host,
     require_named,
     require_seen,
+    require_status_queue,
     require_whole,
 )
 from dray.model.access import Verb
@@ -75,7 +77,8 @@ def check(context: Context, session: Session, head: frames.Head, body: memoryvie
         row(context, session, head, body)
     except (QueueNotFound, TransactionSequence):
         # Refusals in the words of things that are not there; `AccessDenied` is noted by the turn.
-        acts.refused(context, session, head)
+        if not is_missing(context, head):
+            acts.refused(context, session, head)
         raise
 
 
@@ -110,16 +113,9 @@ def _at(verb: Verb) -> Row:
 
     def row(context: Context, session: Session, head: _AtQueue, body: memoryview) -> None:
         del body
-        _require_at(context, session, verb, head.queue)
+        require_at(context, session, verb, head.queue)
 
     return row
-
-
-def _require_at(context: Context, session: Session, verb: Verb, number: int) -> None:
-    """Refuse a caller without a right at the queue of a number, if there is that queue."""
-    queue = context.state.queues.get(number)
-    if queue is not None:
-        require(context, session, verb, queue)
 
 
 def _named(verb: Verb) -> Row:
@@ -184,7 +180,7 @@ def _quota(context: Context, session: Session, head: frames.SetQuota, body: memo
 
 
 def _send(context: Context, session: Session, head: frames.Send, body: memoryview) -> None:
-    _require_at(context, session, Verb.SEND, head.queue)
+    require_at(context, session, Verb.SEND, head.queue)
     if head.transaction:
         own_number(context, session, head.transaction)
     check_records(context, session, head.sizes, body)
@@ -193,7 +189,7 @@ def _send(context: Context, session: Session, head: frames.Send, body: memoryvie
 def _send_file(
     context: Context, session: Session, head: file_frames.SendFile, body: memoryview
 ) -> None:
-    _require_at(context, session, Verb.SEND, head.queue)
+    require_at(context, session, Verb.SEND, head.queue)
     own_number(context, session, head.transaction)
     check_records(context, session, (len(body),), body)
 
@@ -207,7 +203,7 @@ def _own_transaction(
 
 def _reserve(context: Context, session: Session, head: frames.Reserve, body: memoryview) -> None:
     del body
-    _require_at(context, session, Verb.SEND, head.queue)
+    require_at(context, session, Verb.SEND, head.queue)
     own_number(context, session, head.transaction)
 
 
@@ -219,35 +215,27 @@ def _receive(
 ) -> None:
     del body
     looks = head.peek and not (isinstance(head, frames.LargeReceive) and head.reject)
-    _require_at(context, session, Verb.PEEK if looks else Verb.RECEIVE, head.queue)
+    require_at(context, session, Verb.PEEK if looks else Verb.RECEIVE, head.queue)
     if head.transaction and not head.peek:
         own_number(context, session, head.transaction)
     if isinstance(head, frames.LargeReceive):
-        _status_queue(context, session, head.status_queue)
+        require_status_queue(context, session, head.status_queue)
 
 
 def _move_large(
     context: Context, session: Session, head: frames.LargeMove, body: memoryview
 ) -> None:
     del body
-    _require_at(context, session, Verb.RECEIVE, head.queue)
+    require_at(context, session, Verb.RECEIVE, head.queue)
     if not head.unreadable:
-        _require_at(context, session, Verb.SEND, head.target)
-    _status_queue(context, session, head.status_queue)
-
-
-def _status_queue(context: Context, session: Session, number: int) -> None:
-    """The manager uses the status queue on behalf of every receiver; another one needs rights."""
-    queue = context.state.queues.get(number)
-    if queue is not None and queue.name != STATUS_QUEUE:
-        require(context, session, Verb.SEND, queue)
-        require(context, session, Verb.RECEIVE, queue)
+        require_at(context, session, Verb.SEND, head.target)
+    require_status_queue(context, session, head.status_queue)
 
 
 def _move(context: Context, session: Session, head: frames.Move, body: memoryview) -> None:
     del body
-    _require_at(context, session, Verb.RECEIVE, head.queue)
-    _require_at(context, session, Verb.SEND, head.target)
+    require_at(context, session, Verb.RECEIVE, head.queue)
+    require_at(context, session, Verb.SEND, head.target)
     if head.transaction:
         own_number(context, session, head.transaction)
 
@@ -256,21 +244,21 @@ def _move_messages(
     context: Context, session: Session, head: frames.MoveMessages, body: memoryview
 ) -> None:
     del body
-    _require_at(context, session, Verb.RECEIVE, head.queue)
-    _require_at(context, session, Verb.SEND, head.target)
+    require_at(context, session, Verb.RECEIVE, head.queue)
+    require_at(context, session, Verb.SEND, head.target)
     own_number(context, session, head.number)
 
 
 def _taking(context: Context, session: Session, head: _Taking, body: memoryview) -> None:
     del body
-    _require_at(context, session, Verb.RECEIVE, head.queue)
+    require_at(context, session, Verb.RECEIVE, head.queue)
     if head.transaction:
         own_number(context, session, head.transaction)
 
 
 def _upload(context: Context, session: Session, head: frames.UploadBegin, body: memoryview) -> None:
     del body
-    _require_at(context, session, Verb.SEND, head.queue)
+    require_at(context, session, Verb.SEND, head.queue)
     own_number(context, session, head.number)
 
 

@@ -164,6 +164,17 @@ def test_refusals_are_told_also_those_in_the_words_of_a_missing_queue(tmp_path):
     ]
 
 
+def test_a_queue_that_was_deleted_is_no_refusal(tmp_path):
+    driver = driver_with(tmp_path, allowing("user:ada", "send peek", "orders"))
+    ada = driver.session(ADA)
+    orders = ada.open("orders")
+    driver.session().call(frames.DeleteQueue("orders"))
+    told(driver)
+    with pytest.raises(QueueNotFound):
+        ada.send(orders, Message(body=b"1"))
+    assert told(driver) == []
+
+
 def test_streams_of_other_managers_are_told(tmp_path):
     driver = driver_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
     source = peer_of(driver)

@@ -6,7 +6,14 @@ import crc32c
 import msgspec
 import pytest
 
-from dray.errors import AccessDenied, DrayError, MessageNotFound, QueueNotFound, TransactionSequence
+from dray.errors import (
+    AccessDenied,
+    DrayError,
+    MessageNotFound,
+    QueueNotFound,
+    StatusQueueMissing,
+    TransactionSequence,
+)
 from dray.manager.dispatch import FOR_CLIENTS, WITH_BODY
 from dray.manager.rights import table
 from dray.model.access import Access, AccessRule, Verb
@@ -210,6 +217,21 @@ def test_journals_and_dead_letters_are_read_with_keep(tmp_path):
         assert refused(bob, peek).code == "receive-timeout"
 
 
+def test_no_number_tells_that_there_is_a_hidden_queue(tmp_path):
+    """Whatever else a frame has: a number of a hidden queue is refused as one that nobody has."""
+    driver = driver_with(tmp_path, allowing("user:ada", "send receive peek", "orders"))
+    ada, hidden = driver.session(ADA), driver.session().open("secrets")
+    for head in (
+        frames.ListUploads(hidden),
+        frames.Reserve(hidden, 0, 10),
+        frames.UploadBegin(hidden, 0, 10, b""),
+        frames.MoveMessages(hidden, [1], ada.open("orders"), 0),
+        frames.Send(hidden, 1, [], []),
+    ):
+        told = [refused(ada, msgspec.structs.replace(head, queue=each)) for each in (hidden, 999)]
+        assert [(type(each), str(each)) for each in told] == [(QueueNotFound, str(told[0]))] * 2
+
+
 def test_the_status_queue_serves_whoever_may_receive_and_shows_nothing(tmp_path):
     rules = (allowing("user:ada", "receive", "orders"), allowing("token:bob", "send", "orders"))
     driver = driver_with(tmp_path, *rules)
@@ -220,7 +242,10 @@ def test_the_status_queue_serves_whoever_may_receive_and_shows_nothing(tmp_path)
     assert refused(ada, ask).code == "receive-timeout"
     assert isinstance(refused(ada, frames.Receive(opened.number, 0, 0.0)), QueueNotFound)
     secret = msgspec.structs.replace(ask, status_queue=driver.session().open("secrets"))
-    assert isinstance(refused(ada, secret), QueueNotFound)
+    gone = msgspec.structs.replace(ask, status_queue=999)
+    told = [refused(ada, each) for each in (secret, gone)]
+    assert [type(each) for each in told] == [StatusQueueMissing] * 2
+    assert str(told[0]) == str(told[1])
     assert isinstance(refused(bob, frames.OpenQueue("statusq", for_status=True)), AccessDenied)
 
 
