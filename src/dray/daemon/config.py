@@ -310,6 +310,10 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise InvalidConfiguration(f"cannot read {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidConfiguration(f"{file} is not a TOML file: {error}") from error
+    except RecursionError as error:
+        raise InvalidConfiguration(
+            f"{file} is not a file of options: its values are nested too deeply"
+        ) from error
 
 
 def _plain(name: str, value: object) -> object:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dray.model.callers import ANYONE, NOBODY, Caller
+from dray.model.limits import CALLERS_WITH_RULES_KEPT
 
 
 class Verb(enum.StrEnum):
@@ -78,9 +79,10 @@ class _CompiledRule(NamedTuple):
     gives: frozenset[Verb]
 
     def names(self, caller: Caller) -> bool:
-        """Whether the rule is for a caller, by name or by one of its groups."""
+        """Whether the rule is for a caller: by name, by one of its groups, or for anyone."""
         fits = self.who.fullmatch
-        return any(fits(_same(each)) is not None for each in (caller.name, *caller.groups))
+        names = (caller.name, *caller.groups, ANYONE)
+        return any(fits(_same(each)) is not None for each in names)
 
     def covers(self, verb: Verb, name: str) -> bool:
         """Whether the rule gives a right at a queue, or at a host."""
@@ -100,37 +102,55 @@ class Access:
         self.is_open = is_open
         self.rules = tuple(rules)
         self._compiled = tuple(map(_compiled, self.rules))
+        self._rules_of: dict[tuple[str, tuple[str, ...]], list[_CompiledRule]] = {}
+        """The rules for each caller, as they are asked for."""
 
     def may(self, caller: Caller, verb: Verb, name: str) -> bool:
         """Whether a caller has a right at a queue, a HOST:PORT (to forward) or `WHOLE`."""
-        return caller.owner or self.reason(caller, verb, name) is not None
+        if caller.owner:
+            return True
+        return self._rule(caller, verb, name) is not None or self._lets_all(caller, verb, name)
 
     def may_somewhere(self, caller: Caller, *verbs: Verb) -> bool:
         """Whether a caller has one of these rights at any queue or host at all."""
         if caller.owner or (self.is_open and caller.name != NOBODY):
             return True
-        return any(
-            each.names(caller) and any(verb in each.gives for verb in verbs)
-            for each in self._compiled
-            if caller.name != NOBODY
-        )
+        gives = (each.gives for each in self._rules_for(caller))
+        return any(verb in each for each in gives for verb in verbs)
 
     def reason(self, caller: Caller, verb: Verb, name: str) -> str | None:
         """Why a caller has a right, in words; None if it does not have it."""
         if caller.owner:
             return "the owner of the queue manager may do everything"
-        if caller.name == NOBODY:
-            return None
-        covering = [each for each in self._compiled if each.covers(verb, name)]
-        for each in covering:
-            if each.names(caller) or each.names(_ANYONE):
-                return str(each.rule)
-        if self.is_open and not covering:
+        rule = self._rule(caller, verb, name)
+        if rule is not None:
+            return str(rule.rule)
+        if self._lets_all(caller, verb, name):
             return "the queue manager is open, and no rule restricts this right"
         return None
 
+    def _rule(self, caller: Caller, verb: Verb, name: str) -> _CompiledRule | None:
+        """The first rule that gives a caller a right."""
+        return next((each for each in self._rules_for(caller) if each.covers(verb, name)), None)
 
-_ANYONE: Final = Caller(ANYONE)
+    def _rules_for(self, caller: Caller) -> list[_CompiledRule]:
+        """The rules that are for a caller: a page of queues asks for each queue."""
+        key = caller.name, caller.groups
+        known = self._rules_of.get(key)
+        if known is None:
+            if len(self._rules_of) >= CALLERS_WITH_RULES_KEPT:
+                self._rules_of.clear()
+            named = caller.name != NOBODY
+            known = self._rules_of[key] = [
+                each for each in self._compiled if named and each.names(caller)
+            ]
+        return known
+
+    def _lets_all(self, caller: Caller, verb: Verb, name: str) -> bool:
+        """Whether everyone has a right, because the queue manager is open and no rule gives it."""
+        if not self.is_open or caller.name == NOBODY:
+            return False
+        return not any(each.covers(verb, name) for each in self._compiled)
 
 
 def _compiled(rule: AccessRule) -> _CompiledRule:

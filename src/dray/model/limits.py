@@ -311,6 +311,8 @@ LEASES_KNOWN_MAX: Final = 50_000
 """Leases whose callers are remembered: some 10 MB. One connection takes one. Beyond it the caller
 with the most leases loses its oldest one. They are fewer than `TRANSACTIONS_REMEMBERED`, so that
 what is noted of each of them finds its place."""
+CALLERS_WITH_RULES_KEPT: Final = 1_000
+"""Callers whose rules are found without a look at the rules of others: as many as tokens."""
 CALLER_NAME_CHARACTERS_MAX: Final = 255
 """Names of accounts and tokens, and DNS names in certificates, are no longer."""
 NOTICES_MAX: Final = 1_000

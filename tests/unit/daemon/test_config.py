@@ -89,7 +89,7 @@ def test_a_missing_data_directory_is_named():
         read_options()
 
 
-@pytest.mark.parametrize("text", ['data = "d', "data = 1", "\xff"])
+@pytest.mark.parametrize("text", ['data = "d', "data = 1", "\xff", "a = " + "[" * 5_000])
 def test_a_file_that_cannot_be_understood_is_named(tmp_path, text):
     file = tmp_path / "dray.toml"
     file.write_bytes(text.encode("latin-1"))

@@ -6,6 +6,7 @@ import pytest
 
 from dray.model.access import WHOLE, Access, AccessRule, Verb
 from dray.model.callers import ANYONE, NOBODY, OWNER, Caller
+from tests.cost import Costs
 
 ADA = Caller("user:ada", ("group:ops", "group:staff"))
 TOKEN = Caller("token:reports", address="10.0.0.1:4000")
@@ -112,3 +113,21 @@ def test_the_reason_is_the_rule_as_the_configuration_has_it():
         'who = ["user:ada"], queues = ["orders", "orders;*"], may = ["send", "receive"]'
     )
     assert found.reason(ADA, Verb.MANAGE, "orders") is None
+
+
+@pytest.mark.parametrize("who", [ADA, TOKEN, Caller("user:stranger"), Caller(NOBODY)])
+def test_the_rules_of_others_cost_a_caller_nothing(who):
+    """A page of queues asks 200 times; the rules are looked through once for each caller."""
+    others = [rule(f"user:u{number}", "send", f"q{number}*") for number in range(5_000)]
+    found = access(*others, rule("user:ada token:reports", "see", "orders"))
+    found.may(who, Verb.SEE, "orders")
+    costs = Costs(lines_max=10_000)
+    costs.of("a page", lambda: [found.may(who, Verb.SEE, f"q{each}") for each in range(200)])
+    costs.check()
+
+
+def test_callers_without_end_take_bounded_memory(monkeypatch):
+    monkeypatch.setattr("dray.model.access.CALLERS_WITH_RULES_KEPT", 3)
+    found = access(rule("token:*", "see", "orders"))
+    assert all(found.may(Caller(f"token:{number}"), Verb.SEE, "orders") for number in range(9))
+    assert len(found._rules_of) <= 3
