@@ -7,7 +7,7 @@ at the end of the queue; messages behind it wait, so that the order is that of f
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -23,6 +23,8 @@ from dray.wire.frames import (
     MARK_LAST,
     RANGE_ROW,
     DescribeQueue,
+    LargeList,
+    LargeListed,
     MeasureRange,
     QueueState,
     RangeMeasured,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 _MICROSECONDS = 1e6
 _HEADER_AND_TRAILER = 2
+_ASKED_MAX = 100
+"""Large messages without an end of which the queue manager is asked; each is a request."""
 
 
 class _Row(NamedTuple):
@@ -120,10 +124,28 @@ async def contents_of(handle: QueueHandle, after: int) -> AsyncGenerator[QueuedM
         for complete in _complete(waiting, under_way, said):
             if complete.lookup_id > after:
                 yield complete
+    if not is_outgoing:
+        await _note_ends(handle, under_way.values())
     for found in waiting.values():
         last = found if isinstance(found, QueuedMessage) else said(found)
         if last.lookup_id > after:
             yield last
+
+
+async def _note_ends(handle: QueueHandle, unfinished: Iterable[_Gathered]) -> None:
+    """Ask which large messages have ended though no part in the queue says so.
+
+    Their source has told the queue manager: somebody cancelled them there.
+    """
+    asked = [each for each in unfinished if not each.ended]
+    for each in asked[:_ASKED_MAX]:
+        position = each.first.message.lookup_id
+        _, frame = await handle.call(
+            lambda queue, after=position - 1: LargeList(queue, after, 1, held=True),  # type: ignore[misc]
+            LargeListed,
+        )
+        assert isinstance(frame.head, LargeListed)
+        each.ended = any(entry.first_lookup_id == position for entry in frame.head.entries)
 
 
 async def parts_of(handle: QueueHandle, lookup_id: int) -> AsyncGenerator[QueuedPart, None]:
