@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dray
+from dray.testing.processes import ManagerProcess
 from tests.browser.programs import Stage
 from tests.integration.commands import until
 from tests.integration.copied_stores import Pair
@@ -194,3 +195,68 @@ def test_a_large_message_that_is_cancelled_takes_nothing_else_out_of_its_outgoin
         dray.LargeMessageQueue(orders).receive(timeout=0)
     with dray.LargeMessageQueue(orders).receive(timeout=0) as received:
         assert received.read() == b"y" * 50_000
+
+
+def test_an_open_page_says_that_the_queue_manager_is_away_and_goes_on_when_it_is_back(
+    open_page, tmp_path, looks_good
+):
+    with ManagerProcess("away", tmp_path) as away:
+        place = Stage(away.url, tmp_path)
+        try:
+            page = open_page("/queues", at=place)
+            page.provoked.append("503")
+            page.get_by_text("There is no queue yet.").wait_for()
+            away.kill()
+            old = page.get_by_role("status").filter(has_text="What you see may be old")
+            old.filter(has_text="No queue manager answers at").wait_for()
+            assert page.get_by_text("There is no queue yet.").is_visible(), "what was known stays"
+            looks_good(page, "manager-away")
+            page.reload()
+            page.get_by_role("alert").filter(has_text="No queue manager answers at").wait_for()
+            looks_good(page, "manager-away-error")
+            away.start()
+            page.reload()
+            page.get_by_text("There is no queue yet.").wait_for()
+            with away.connect() as manager:
+                manager.create_queue("after")
+            page.get_by_role("link", name="after").wait_for()
+            assert not old.is_visible()
+        finally:
+            assert place.console.stop() == 0
+        assert place.console.logged() == ""
+
+
+def test_a_cancelled_large_message_has_a_hole_at_its_destination(open_page, pair):
+    url = f"{pair.destination.url}/half"
+    with pair.source.process.connect() as source, pair.destination.process.connect() as far:
+        half = far.create_queue("half")
+        source.queue(url).send(b"first")
+        until(lambda: source.queue(url).info().message_count == 0)
+        half.receive(0)
+        source.pause(url)
+        large = dray.LargeMessageQueue(source.queue(url), fragment_size=10_000)
+        large.send(bytes(6_000_000), label="ship.iso")
+        source.resume(url)
+        until(lambda: half.info().message_count)
+        source.pause(url)
+        page = open_page("/transfers")
+        page.get_by_role("link", name="Cancel…").click()
+        page.get_by_role("button", name="Cancel the message").click()
+        page.get_by_text("so that the destination hears of that").wait_for()
+        page.get_by_role("navigation").get_by_role("link", name="Between managers").click()
+        card = page.locator("section.card").filter(has=page.get_by_role("heading", name=url))
+        card.get_by_role("button", name="Resume").click()
+        until(lambda: [each.wholeness for each in half.contents()] == [dray.Wholeness.HOLE])
+        with pytest.raises(dray.LargeMessageHole):
+            dray.LargeMessageQueue(half).receive(timeout=0)
+        assert list(half.contents()) == []
+
+
+def test_an_open_page_says_what_is_gone(open_page, pair):
+    with pair.source.process.connect() as source:
+        source.create_queue("soon-gone", exist_ok=True)
+        page = open_page("/queues/one?name=soon-gone")
+        page.provoked.append("404")
+        page.get_by_text("The queue is empty.").wait_for()
+        source.delete_queue("soon-gone")
+    page.get_by_role("alert").filter(has_text="There is no queue").wait_for()

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.browser.programs import ConsoleProcess
 from tests.http.conftest import HttpManager
 from tests.integration.commands import until
 
@@ -137,15 +138,47 @@ def test_a_lost_lease_gives_its_message_back_and_its_outcome_tells(alone, kill):
 
 
 @pytest.mark.slow
+def test_a_lease_at_a_console_ends_with_its_queue_manager_and_the_message_is_back(tmp_path):
+    """The console lives on, and its connection is made anew."""
+    with HttpManager("held", tmp_path) as manager:
+        with manager.connect_as_owner() as owner:
+            token = owner.create_token("app")
+            owner.create_queue("q").send_many([b"small", b"x" * 100])
+        console = ConsoleProcess(manager.url, tmp_path / "console")
+        try:
+            headers = {"Authorization": f"Bearer {token}"}
+            with httpx.Client(base_url=console.address, headers=headers, timeout=30) as client:
+                first, second = (client.post("/v1/queues/q/receive?wait=10") for _ in range(2))
+                assert client.get(first.headers["location"]).content == b"small"
+                manager.kill()
+                away = client.delete(second.headers["location"])
+                assert (away.status_code, away.json()["code"]) == (503, "connection-lost")
+                assert away.headers["retry-after"]
+                manager.start()
+                for lease in (first, second):
+                    ended = client.get(lease.headers["location"])
+                    assert (ended.status_code, ended.json()["code"]) == (410, "lease-ended")
+                again = [client.post("/v1/queues/q/receive?wait=10") for _ in range(2)]
+                assert [each.headers["dray-size"] for each in again] == ["5", "100"]
+                assert [client.delete(e.headers["location"]).status_code for e in again] == [
+                    204
+                ] * 2
+        finally:
+            assert console.stop() == 0
+        assert console.logged() == ""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [kill_http, kill_both])
 def test_an_interrupted_upload_goes_on_after_a_restart(alone, kill):
-    from tests.http.test_uploads import create, offset, patch
+    from tests.http.test_uploads import create, offset, patch, tus
 
     manager, client = alone
     where = create(client, "q", len(LONG))
     assert patch(client, where, 0, LONG[:2_500_000]).status_code == 204
     kill(manager, client)
     at = offset(client, where)
+    assert "upload-metadata" in client.head(where, headers=tus()).headers
     # Less than one fragment waited in the memory of the server.
     assert 2_500_000 - 256 * 1024 < at <= 2_500_000
     assert patch(client, where, at, LONG[at:4_000_000]).status_code == 204

@@ -43,12 +43,14 @@ def ask(
     action: str,
     fields: Sequence[tuple[str, str]],
     back: str,
+    lead: str = "This goes, and nothing brings it back:",
 ) -> Response:
-    """Ask before an act, and say what goes."""
+    """Ask before an act, and say what goes, or what else happens."""
     return console_of(request).page(
         request,
         "pages/ask.html",
         title=title,
+        lead=lead,
         goes=goes,
         button=button,
         action=action,

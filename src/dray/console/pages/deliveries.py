@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dray.model.queue import PeerInfo, QueueInfo
 
 _PATH: Final = "/deliveries"
+_HAPPENS: Final = "This happens, and nothing takes it back:"
 _SHOWN_MAX: Final = 200
 """Outgoing queues of a page; those that hold messages come first."""
 
@@ -84,6 +85,7 @@ async def _ask(request: Request) -> Response:
         action=f"{_PATH}/act",
         fields=[("name", info.name), ("act", act)],
         back=_PATH,
+        lead=_HAPPENS,
     )
 
 
@@ -100,6 +102,7 @@ def _ask_peer(request: Request, address: str, act: str) -> Response:
         action=f"{_PATH}/act",
         fields=[("name", address), ("act", act)],
         back=_PATH,
+        lead=_HAPPENS,
     )
 
 

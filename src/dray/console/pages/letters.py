@@ -38,6 +38,7 @@ async def _letters(request: Request) -> Response:
         size=sum(each.size for each in letters),
         page_number=page,
         pages=pages,
+        own_id=(await console.kept(Shared).get(manager, "info", manager.info)).id,
         to=link,
     )
 

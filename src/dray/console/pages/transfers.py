@@ -160,6 +160,8 @@ async def _act(request: Request) -> Response:
             found = await that_leaves(manager, outgoing, id)
             count = await manager.queue(outgoing).purge(found)
             said = f"cancelled: {counted(count, 'part')} left {outgoing} for good"
+            if (await manager.queue(outgoing).info()).state == "on hold":
+                said += "; resume it Between managers, so that the destination hears of that"
         case "drop":
             queue = manager.queue(form.text("queue"))
             await dray.aio.LargeMessageQueue(queue).drop_unfinished(id)

@@ -6,6 +6,7 @@
 // Focus, chosen boxes and open details stay as they are. Without this script pages work by reload.
 
 const BEFORE_SAYING_LOST = 2;
+const SILENT = "The console does not answer.";
 let failures = 0;
 
 document.documentElement.classList.add("has-script");
@@ -52,15 +53,27 @@ function isWrittenIn(element) {
 
 export async function refresh(element) {
   if (document.hidden || isWrittenIn(element)) return;
+  let why = "";
   try {
     const answer = await fetch(element.dataset.refresh, { headers: asPart, cache: "no-store" });
-    if (answer.status === 401) location.reload();
-    else if (answer.ok) fill(element, await answer.text());
-    failures = 0;
+    if (answer.status === 401) return location.reload();
+    const html = await answer.text();
+    if (answer.status < 500) fill(element, html);
+    else why = firstSentence(html);
   } catch {
-    failures += 1;
+    why = SILENT;
   }
+  failures = why ? failures + 1 : 0;
+  const said = document.getElementById("lost-why");
+  if (said.textContent !== why) said.textContent = why;
   document.getElementById("lost").hidden = failures < BEFORE_SAYING_LOST;
+}
+
+// The console answers, and says why it has nothing to show: the queue manager is away.
+function firstSentence(html) {
+  const part = document.createElement("template");
+  part.innerHTML = html;
+  return part.content.querySelector("p")?.textContent.trim() || SILENT;
 }
 
 export function keepFresh(element) {
