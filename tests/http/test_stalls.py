@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from starlette.applications import Starlette
@@ -205,3 +205,26 @@ def test_a_client_that_takes_an_answer_slowly_may_take_its_time():
             assert connection.transport.is_closing(), "it has taken nothing more"
 
     asyncio.run(take())
+
+
+def test_clients_that_come_at_once_with_their_requests_are_all_answered(monkeypatch):
+    monkeypatch.setattr(protocol, "WITHOUT_HEAD_MAX", 2)
+    app = Starlette(routes=[Route("/page", whole_page)])
+
+    async def come():
+        listening = socket.create_server(("127.0.0.1", 0), backlog=64)
+        with ExitStack() as stack:
+            clients = []
+            for _ in range(20):
+                client = socket.create_connection(listening.getsockname(), timeout=LONG_S)
+                clients.append(stack.enter_context(client))
+                client.sendall(b"GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            running = server(app)
+            task = asyncio.create_task(running.serve([listening]))
+            for client in clients:
+                answer = await asyncio.to_thread(client.recv, 100)
+                assert answer.startswith(b"HTTP/1.1 200")
+            running.should_exit = True
+            await task
+
+    asyncio.run(come())

@@ -40,12 +40,16 @@ class WithoutHead:
         self._waiting: dict[BoundedProtocol, None] = {}
 
     def add(self, connection: BoundedProtocol) -> None:
-        """Wait for a head on one more; beyond the bound the oldest is hung up on."""
+        """Wait for a head on one more; beyond the bound the oldest silent one is hung up on."""
         self._waiting[connection] = None
-        if len(self._waiting) > WITHOUT_HEAD_MAX:
-            oldest = next(iter(self._waiting))
-            del self._waiting[oldest]
-            oldest.transport.abort()
+        if len(self._waiting) <= WITHOUT_HEAD_MAX:
+            return
+        for each in self._waiting:
+            # Many that connect at once have sent their heads, which were not read yet.
+            if not _in_kernel(each.transport, termios.FIONREAD):
+                del self._waiting[each]
+                each.transport.abort()
+                return
 
     def remove(self, connection: BoundedProtocol) -> None:
         """Its head is there, or it is gone."""
@@ -173,9 +177,13 @@ class BoundedProtocol(H11Protocol):
 
 def _bytes_untaken(transport: asyncio.Transport) -> int:
     """Bytes that wait here and in the kernel, or that the client has not acknowledged."""
+    return transport.get_write_buffer_size() + _in_kernel(transport, termios.TIOCOUTQ)
+
+
+def _in_kernel(transport: asyncio.Transport, request: int) -> int:
+    """Bytes in the buffer of the kernel for what comes (FIONREAD) or goes (TIOCOUTQ)."""
     sock = transport.get_extra_info("socket")
-    queued = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
-    return transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
+    return int.from_bytes(fcntl.ioctl(sock.fileno(), request, bytes(4)), sys.byteorder)
 
 
 def _certified(certificate: dict[str, Any] | None) -> str:
