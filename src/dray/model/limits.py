@@ -128,7 +128,8 @@ LOOKUP_READ_AT_ONCE: Final = 1_000
 LOOKUP_UNUSED_S: Final = 60.0
 """Receives that name an id come often or hardly ever; then 100 bytes a message are given back."""
 LOOKUPS_MAX: Final = 64
-"""Queues in which messages are looked up by an id at a time, as a rule one for a program."""
+"""Queues in which messages are looked up by an id at a time, as a rule one for a program. Beyond it
+the caller that has the most loses the one that it used least recently."""
 WAITERS_PER_QUEUE_MAX: Final = 10_000
 """Receives that wait at one queue: as many as there may be sessions."""
 WAITERS_SHARE: Final = 4

@@ -3,7 +3,7 @@
     made        by the first receive that names an id; it reads every message of the queue once
     read on     by the next receives and arrivals: only what has come since
     made anew   when most of what it knows has left the queue
-    dropped     when nobody has asked for a minute, or too many others were asked for since
+    dropped     when nobody has asked for a minute, or its caller has asked for too many others
 
 It keeps a hash of each id and a position, about 100 bytes a message; whoever finds a position by it
 looks at the message itself. A queue is read some thousand messages at a time, so that a long one
@@ -13,6 +13,7 @@ holds up nobody: a receive that comes meanwhile is answered when all is read.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,10 +39,10 @@ _KeyOf = Callable[["Store", bytes], int | None]
 class Lookup:
     """Positions of one queue's messages by one kind of id."""
 
-    def __init__(self, store: Store, queue: StoredQueue, kind: IdKind) -> None:
-        """Begin with nothing read."""
+    def __init__(self, store: Store, queue: StoredQueue, kind: IdKind, place: str = "") -> None:
+        """Begin with nothing read, for the caller that asks first."""
         self.queue = queue
-        self.kind = kind
+        self.kind, self.place = kind, place
         self._store = store
         self._key_of: _KeyOf = _correlation_key if kind is IdKind.CORRELATION else _number_key
         self._index: QueueIndex = queue.index
@@ -156,27 +157,37 @@ class Lookups:
         """How many there are."""
         return len(self._used)
 
-    def sought(self, queue: StoredQueue, select: object, now: float) -> Sought | None:
+    def sought(
+        self, queue: StoredQueue, select: object, now: float, *, place: str = ""
+    ) -> Sought | None:
         """Tell where to look for a message that a selection names by an id, if it does.
 
-        Raises `Misuse` for a message id that cannot be one.
+        `place` is the caller that asks. Raises `Misuse` for a message id that cannot be one.
         """
         match select:
             case SelectByCorrelation(correlation_id):
-                return Sought(self.by(IdKind.CORRELATION, queue, now), _hash(correlation_id))
+                return Sought(self.by(IdKind.CORRELATION, queue, now, place), _hash(correlation_id))
             case SelectById(message_id):
                 _, number = split_id(message_id)
-                return Sought(self.by(IdKind.MESSAGE, queue, now), number)
+                return Sought(self.by(IdKind.MESSAGE, queue, now, place), number)
         return None
 
-    def by(self, kind: IdKind, queue: StoredQueue, now: float) -> Lookup:
-        """The lookup of a queue's messages by a kind of id; it is made if there is none."""
+    def by(self, kind: IdKind, queue: StoredQueue, now: float, place: str = "") -> Lookup:
+        """The lookup of a queue's messages by a kind of id; it is made if there is none.
+
+        If there are too many, the caller that has made the most loses the one unused longest.
+        """
         name = queue.number, kind
         known = self._used.pop(name, None)
-        lookup = known[0] if known is not None else Lookup(self._store, queue, kind)
+        lookup = known[0] if known is not None else Lookup(self._store, queue, kind, place)
         self._used[name] = lookup, now
         if len(self._used) > LOOKUPS_MAX:
-            spare = (each for each, (old, _) in self._used.items() if old not in self.unread)
+            most = Counter(each.place for each, _ in self._used.values()).most_common(1)[0][0]
+            spare = (
+                each
+                for each, (old, _) in self._used.items()
+                if old.place == most and old not in self.unread
+            )
             self._drop(next(spare, name))
         return lookup
 

@@ -83,7 +83,7 @@ def handle_receive(
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     _check_receive(queue, head)
-    sought = look_for(context, queue, head)
+    sought = look_for(context, queue, head, place=session.caller.place)
     waiter = Waiter(
         session,
         request_id,
@@ -110,10 +110,12 @@ def receive_or_wait(transactions: Transactions, waiter: Waiter) -> None:
     wait(context, queue, waiter)
 
 
-def look_for(context: Context, queue: StoredQueue, head: Receive) -> Sought | None:
+def look_for(
+    context: Context, queue: StoredQueue, head: Receive, *, place: str = ""
+) -> Sought | None:
     """Tell where to look for the message that a receive names by an id; None for any other."""
     try:
-        return context.lookups.sought(queue, head.select, context.now)
+        return context.lookups.sought(queue, head.select, context.now, place=place)
     except Misuse as error:
         raise MessageNotFound(f"no message in {queue.name!r} has that id: {error}") from error
 

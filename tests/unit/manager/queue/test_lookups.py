@@ -10,6 +10,7 @@ from dray.model.message import Message
 from dray.wire import frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
+from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 
 MANY = 3 * LOOKUP_READ_AT_ONCE + 7
 
@@ -187,3 +188,22 @@ def test_a_lookup_stays_while_somebody_waits_by_it(driver):
     driver.advance(10 * LOOKUP_UNUSED_S)
     caller.send(queue, answer_to(11))
     assert caller.answers(waiting)
+
+
+def test_a_caller_that_looks_in_very_many_queues_costs_only_its_own_lookups(tmp_path, monkeypatch):
+    """Else each receive of another by an id reads its whole queue again."""
+    monkeypatch.setattr("dray.manager.queue.lookups.LOOKUPS_MAX", 4)
+    driver = driver_with(tmp_path, allowing("*", "send receive"))
+    ada, bob, owner = driver.session(ADA), driver.session(BOB), driver.session()
+    orders = ada.open("orders")
+    ada.send(orders, *map(answer_to, range(5)))
+    assert taken(ada, orders, by(1))
+    lookups = look_into(driver.manager).links.context.lookups
+    hers = next(iter(lookups._used.values()))[0]
+    for number in range(10):
+        queue = owner.create(f"q{number}")
+        bob.send(queue, answer_to(1))
+        assert taken(bob, queue, by(1))
+    assert hers in {each for each, _ in lookups._used.values()}
+    assert len(lookups) == 4
+    assert taken(ada, orders, by(2))
