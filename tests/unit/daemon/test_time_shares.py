@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dray.manager.events import Request
+from dray.manager.events import LinkFrame, Request
 from dray.wire import frames
+from tests.unit.daemon.test_links import accepted, dial, listening
 
 ASK = frames.encode_frame(frames.Describe(), 1)
 
@@ -57,3 +58,23 @@ def test_the_owner_has_no_share_of_time(echo, monkeypatch):
         owner.socket.sendall(ASK * 50)
         for _ in range(50):
             owner.hear_head(frames.Done)
+
+
+def test_frames_of_a_destination_that_had_its_time_wait_too(echo, monkeypatch, wait_until):
+    monkeypatch.setattr("dray.daemon.sockets.time_shares.CALLER_S", 1e-9)
+    server, peer = listening()
+    with server, echo.client() as client:
+        dial(client, peer)
+        with accepted(server) as other:
+            other.hear_head(frames.Hello)
+            begin = len(echo.manager.events)
+
+            def say():
+                other.socket.sendall(frames.encode_frame(frames.StreamState(1, 2, 3), 0) * 50)
+                client.socket.sendall(ASK)
+
+            echo.daemon._in_loop(say)
+            client.hear_head(frames.Done)
+            wait_until(lambda: echo.manager.count(LinkFrame) == 50)
+            said = [type(each) for each in echo.manager.events[begin:]]
+            assert [each for each in said if each in (LinkFrame, Request)].index(Request) <= 1

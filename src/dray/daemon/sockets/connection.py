@@ -312,8 +312,8 @@ class FrameConnection:
         return len(frames)
 
     def _pass_in_time(self, frames: list[Frame]) -> None:
-        """Pass frames on; those beyond the caller's share of time wait for another round."""
-        place, times = self.place, self._around.times
+        """Pass frames on; those beyond the other end's share of time wait for another round."""
+        place, times = self.place or self._dialled, self._around.times
         for at, frame in enumerate(frames):
             if self._state is not _State.OPEN:
                 return

@@ -1,8 +1,8 @@
 """How long the frames of one caller are decided in a round of the loop, before all others come.
 
-    in a round, a caller has had        its next frames
-    less than its share                 are decided
-    its share                           wait for the next round, on all its connections
+    in a round, a caller or destination has had    its next frames
+    less than its share                            are decided
+    its share                                      wait for the next round
 
 A round ends when the loop has done everything that was ready. One event more than the share may be
 decided, so a caller that asks for costly things holds up others no longer than by one of them.
