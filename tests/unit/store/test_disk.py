@@ -38,6 +38,10 @@ def content(file, length: int, offset: int = 0) -> bytes:
     return bytes(image[:got])
 
 
+def test_a_file_that_is_made_without_a_size_is_empty(file):
+    assert file.size() == 0
+
+
 def test_the_name_of_each_folder_that_a_start_makes_is_synced_in_the_folder_above(
     tmp_path, monkeypatch
 ):

@@ -210,6 +210,12 @@ def test_positions_are_reserved_a_block_at_a_time(driver, caller, queue, monkeyp
     assert positions(caller, queue) == [*range(1, 7), 11, 12, *range(22, 47)]
 
 
+def test_the_last_position_of_a_queue_is_that_of_a_message_and_not_of_a_reserved_one(caller):
+    queue = caller.create("news", transactional=False)
+    caller.send(queue, *lasting("r"), *express("a", "b"))
+    assert info(caller, "news").last_position == positions(caller, queue)[-1]
+
+
 # ---------------------------------------------------------------------- like any other message
 
 
