@@ -263,6 +263,13 @@ def test_a_watch_goes_on_when_its_queue_manager_was_killed(folder, state, tmp_pa
         assert caplog.text.count("sending has stopped") == 1
         assert "sending goes on" in caplog.text
         assert len(received(queue)) == 6
+        # One that begins while the queue manager is away waits for it, too.
+        process.kill()
+        put(folder / "late", b"3")
+        with watching(folder, queue, state, settle=0.05) as told:
+            until(lambda: "waiting for the queue manager" in caplog.text)
+            process.start()
+            until(lambda: paths(told) == ["late"])
 
 
 DIES = """
