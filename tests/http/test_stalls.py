@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
 from starlette.applications import Starlette
@@ -16,6 +16,7 @@ from dray.console.http import bodies, protocol
 from dray.console.http.refusal import HttpRefusal
 from dray.console.http.server import server
 from dray.console.v1.problems import problem
+from dray.errors import ConnectionLost
 from tests.integration.commands import until
 
 LONG_S, SHORT_S = 60.0, 0.1
@@ -228,3 +229,27 @@ def test_clients_that_come_at_once_with_their_requests_are_all_answered(monkeypa
             await task
 
     asyncio.run(come())
+
+
+def test_a_body_that_breaks_off_ends_its_connection_and_is_one_line_in_the_log(caplog):
+    async def pieces():
+        yield bytes(1 << 20)
+        raise ConnectionLost("the queue manager is gone; start it again")
+
+    async def broken(_request):
+        return bodies.BodyAnswer(200, {"Content-Length": str(2 << 20)}, pieces())
+
+    async def take():
+        app = Starlette(routes=[Route("/broken", broken)])
+        async with served(app) as (reader, writer):
+            writer.write(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")
+            with suppress(ConnectionError):
+                assert len(await reader.read(-1)) < 2 << 20
+            writer.close()
+
+    asyncio.run(take())
+    (line,) = caplog.records
+    assert line.getMessage() == (
+        "a body broke off on its way to a client: the queue manager is gone; start it again"
+    )
+    assert line.exc_info is None

@@ -7,6 +7,7 @@ client down, and memory does not grow. A client that stalls is hung up on.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -16,7 +17,8 @@ from starlette.responses import Response
 
 from dray.console.http.limits import LONG_BODY_BYTES, PIECE_BYTES, STALLED_S
 from dray.console.http.long_body import LongBody, interrupted, stalled
-from dray.console.http.protocol import TAKE_BODY
+from dray.console.http.protocol import HANG_UP, TAKE_BODY
+from dray.errors import DrayError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from dray.large.digests import Digest
 
+_log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 Piece: TypeAlias = bytes | bytearray | memoryview
 OCTETS: Final = "application/octet-stream"
@@ -164,25 +167,39 @@ class BodyAnswer(Response):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all of it; raises the error of the first piece before anything is sent."""
+        """Send all of it; raises the error of the first piece before anything is sent.
+
+        An error of a later piece ends the connection, so that the client sees that bytes are
+        missing.
+        """
+        begun = False
         async with (
             aclosing(self._pieces) as pieces,
             aclosing(_gathered(pieces)) as gathered,
             hearing_hang_ups(receive) as gone,
         ):
-            piece = b"" if scope["method"] == "HEAD" else await anext(gathered, b"")
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": self.status_code,
-                    "headers": self.raw_headers,
-                }
-            )
-            while piece:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-                if gone.done():
-                    return
-                piece = await anext(gathered, b"")
+            try:
+                piece = b"" if scope["method"] == "HEAD" else await anext(gathered, b"")
+                begun = True
+                await send(
+                    {
+                        "type": "http.response.start",
+                        "status": self.status_code,
+                        "headers": self.raw_headers,
+                    }
+                )
+                while piece:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    if gone.done():
+                        return
+                    piece = await anext(gathered, b"")
+            except DrayError as error:
+                if not begun:
+                    raise
+                _log.warning("a body broke off on its way to a client: %s", error)
+                scope["state"][HANG_UP]()
+                await gone
+                return
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

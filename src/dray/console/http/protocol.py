@@ -28,6 +28,8 @@ from dray.model.callers import NOBODY, caller_name
 
 TAKE_BODY: Final = "dray.take_body"
 """In the state of each request: gives the rest of its body as a `LongBody`, or None."""
+HANG_UP: Final = "dray.hang_up"
+"""In the state of each request: ends its connection at once, so that its answer is not complete."""
 CERTIFIED: Final = "dray.certified"
 """In the state of each request: `cert:NAME` for a client that presented a certificate, else ""."""
 
@@ -64,7 +66,9 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - as uvicorn has it
         super().__init__(*arguments, **named)
-        self.app_state = {**self.app_state, TAKE_BODY: self._take_body}
+        # A state of its own: the one that is given belongs to all connections.
+        own = {TAKE_BODY: self._take_body, HANG_UP: self._hang_up}
+        self.app_state = {**self.app_state, **own}
         self._head_timer: asyncio.TimerHandle | None = None
         self._taking_timer: asyncio.TimerHandle | None = None
         self._untaken = 0
@@ -124,6 +128,9 @@ class BoundedProtocol(H11Protocol):
         """It has taken enough for more."""
         super().resume_writing()
         self._stop("_taking_timer")
+
+    def _hang_up(self) -> None:
+        self.transport.abort()
 
     def _take_body(self) -> LongBody | None:
         """The rest of the body of this request, if it is long and its length is known.
