@@ -259,7 +259,7 @@ class NotingPuller(ManagerPuller):
 
 def cut_rows(spark, url):
     reader = spark.readStream.format("dray").option("content", "large").option("url", url)
-    reader = reader.option("queue", "parcels").option("minPartitions", "4")
+    reader = reader.option("queue", "parcels").option("minPartitions", "8")
     reader = reader.option("failOnDataLoss", "false").option("markTaken", "true")
     return reader.option("pieceBytes", "100000").load()
 

@@ -9,7 +9,7 @@ import pytest
 from blake3 import blake3
 
 from dray.errors import LargeMessageCorrupt
-from dray.spark.landing.payload import Expected, remove_partials
+from dray.spark.landing.payload import Expected, file_digest, remove_partials
 from dray.spark.landing.pieces import Piece, PiecePlacement
 
 pytestmark = pytest.mark.spark
@@ -47,6 +47,25 @@ def test_whoever_ends_last_puts_the_payload_in_place(tmp_path, order):
     ended = [(fill(path, number), path.exists()) for number in order]
     assert ended == [(False, False), (False, False), (True, True)]
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("name", BODY)]
+
+
+def test_the_task_with_the_first_and_longest_piece_reads_only_the_others_if_it_ends_last(
+    tmp_path, monkeypatch
+):
+    begun = []
+
+    def noted(file, *given):
+        begun.append(file.tell())
+        return file_digest(file, *given)
+
+    monkeypatch.setattr("dray.spark.landing.pieces.file_digest", noted)
+    length = Piece(1, 2).of(FRAGMENTS)[1] * FRAGMENT
+    assert 0.55 * len(BODY) < length < 0.57 * len(BODY)
+    for order in ((2, 1), (1, 2)):
+        path = tmp_path / f"{order}"
+        assert [fill(path, number, 2) for number in order] == [False, True]
+        assert path.read_bytes() == BODY
+    assert begun == [length, 0]
 
 
 def test_a_piece_that_is_written_again_changes_nothing(tmp_path):

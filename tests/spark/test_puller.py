@@ -59,7 +59,7 @@ def test_a_queue_manager_of_this_machine_writes_the_payload_files(stage, tmp_pat
 )
 def test_a_long_message_whose_file_is_lent_is_not_cut(url, pieces):
     told = {"url": url, "queue": "parcels", "content": "large"}
-    reading = Reading(read_options({**told, "pieceBytes": "100", "minPartitions": "3"}))
+    reading = Reading(read_options({**told, "pieceBytes": "100", "minPartitions": "6"}))
     entry = LargeEntry(1, 9, 1, "0" * 32, fragment_count=7, size=1000, missing=[])
     work = LargeWork(QueuePlace(url, "0" * 32, "parcels", 1), entry)
 

@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from dray.client.files.partial_file import PartialFile
 from dray.errors import LargeMessageCorrupt
-from dray.large.digests import DIGESTS
+from dray.large.digests import DIGESTS, Digest
 from dray.spark.failure import disk_told
 
 _NAME_BYTES_MAX = 200
@@ -137,9 +137,12 @@ class PayloadTarget:
             rest = rest[self._file.write(rest) or 0 :]
 
 
-def file_digest(file: BinaryIO, kind: str) -> str:
-    """The digest of a whole file, at constant memory."""
-    digest = DIGESTS[kind]()
+def file_digest(file: BinaryIO, kind: str, begun: Digest | None = None) -> str:
+    """The digest of a file from where it stands, at constant memory.
+
+    `begun` has taken in what is before that.
+    """
+    digest = begun or DIGESTS[kind]()
     buffer = bytearray(_HASHED_AT_ONCE)
     view = memoryview(buffer)
     while count := file.readinto(buffer):  # type: ignore[attr-defined]

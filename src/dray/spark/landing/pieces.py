@@ -4,6 +4,8 @@
                   synced -> a marker, .<name>.<attempt>.<piece>.partial
     the last one  the digest over the whole, read from the file -> rename -> the markers go
 
+The first piece is the longest, and its task takes the digest as it writes. If it ends last, as it
+mostly does, it reads only the other pieces.
 Tasks tell by the markers who is last, one at a time under a lock of the file. A piece that is
 written twice, by a task that Spark tries again or runs on two machines, is the same bytes in the
 same place. `attempt` is drawn for each micro-batch: what is left of a killed driver's executors
@@ -19,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from dray.large.digests import DIGESTS, Digest
 from dray.spark.failure import disk_told
 from dray.spark.landing.payload import PARTIAL_SUFFIX, Expected, Placement, file_digest
 
@@ -33,19 +36,28 @@ class Piece(NamedTuple):
 
     def of(self, whole: int) -> tuple[int, int]:
         """The first and the last of so many fragments, counted from 1, that it has."""
-        first = (self.number - 1) * whole // self.total + 1
-        return first, self.number * whole // self.total
+        return self._end(self.number - 1, whole) + 1, self._end(self.number, whole)
+
+    def _end(self, number: int, whole: int) -> int:
+        """The last fragment of a piece: the first piece is longer than the others by a quarter."""
+        return (4 * number + 1) * whole // (4 * self.total + 1) if number else 0
 
 
 class PieceTarget:
-    """Where the bytes of a piece are written to."""
+    """Where the bytes of a piece are written to; with a `digest`, it takes in those from 0 on."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, digest: Digest | None = None) -> None:
         """Write into an open file, at places of one's own."""
         self._descriptor = descriptor
+        self.digest = digest
+        self.digested = 0
+        """How many bytes from the beginning of the file the digest has taken in."""
 
     def write_at(self, offset: int, data: memoryview) -> None:
         """Write all of `data` at `offset`."""
+        if self.digest is not None and offset == self.digested:
+            self.digest.update(data)
+            self.digested += len(data)
         while data:
             count = os.pwrite(self._descriptor, data, offset)
             data, offset = data[count:], offset + count
@@ -76,12 +88,16 @@ class PiecePlacement:
         with disk_told(self._path):
             descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
             with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - of a descriptor
-                pull(PieceTarget(descriptor))
+                is_first = self._piece.number == 1
+                target = PieceTarget(
+                    descriptor, DIGESTS[self._expected.kind]() if is_first else None
+                )
+                pull(target)
                 os.fsync(descriptor)
                 with _locked(file):
-                    return self._put_together(file)
+                    return self._put_together(file, target)
 
-    def _put_together(self, file: BinaryIO) -> bool:
+    def _put_together(self, file: BinaryIO, target: PieceTarget) -> bool:
         if self._path.exists() and self._whole.is_done():
             # Another run of this task was the last one.
             self._remove()
@@ -92,8 +108,8 @@ class PiecePlacement:
             return False
         size = os.fstat(file.fileno()).st_size
         try:
-            file.seek(0)
-            digest = file_digest(file, self._expected.kind)
+            file.seek(target.digested)
+            digest = file_digest(file, self._expected.kind, target.digest)
             self._expected.check(self._path.name, digest, size)
         except BaseException:
             self._remove()

@@ -50,6 +50,9 @@ from dray.wire.frames import LargeEntry
 _ROWS_AT_ONCE = 256
 _LENDING = "dray+unix:"
 """Through a Unix socket a landing lends its files: one task then reaches what the disk allows."""
+_PARTITIONS_AT_A_TIME = 2
+"""A landing has so many partitions for each task that runs at a time. The pieces of a message are
+to be pulled at one time: the task with the first one ends last, and takes the digest."""
 _LOOKS = 10
 """Looks at the queue between two commits: measuring what waits costs the queue manager time."""
 _Result = TypeVar("_Result")
@@ -279,7 +282,7 @@ class Reading:
         if least is None or entry.size < least or entry.size <= share or entry.missing:
             yield work
             return
-        count = min(self.options.partitions, entry.fragment_count)
+        count = min(self.options.partitions // _PARTITIONS_AT_A_TIME, entry.fragment_count)
         if count < 2:  # noqa: PLR2004 - one piece is the whole
             yield work
             return
