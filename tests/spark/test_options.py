@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, StructType
 
 from dray.cli.commands.spark import land as land_command
 from dray.errors import InvalidConfiguration, QueueRecreated
 from dray.spark import BYTES_PER_BATCH, land
 from dray.spark.landing.outs import directory_of
+from dray.spark.sink.sink_options import read_sink_options
 from dray.spark.source.batch import BatchReader
 from dray.spark.source.data_source import DraySource
 from dray.spark.source.offsets import (
@@ -52,6 +54,19 @@ def test_keys_are_taken_in_any_case_and_lists_apart():
     assert options.accept_new_queue is True
 
 
+def test_without_a_url_it_is_that_of_the_environment_else_the_link_of_the_account(monkeypatch):
+    """As of `dray.connect()` and of commands."""
+    monkeypatch.delenv("DRAY_URL", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    link = "dray+unix:///run/user/1000/dray.sock"
+    rows = StructType().add("body", BinaryType())
+    for url in (link, "drays://depot:7340"):
+        assert read_options({"queue": "orders"}).urls == (url,)
+        options = read_sink_options({"queue": "orders"}, rows, overwrite=False, stream=True)
+        assert options.url == url
+        monkeypatch.setenv("DRAY_URL", "drays://depot:7340")
+
+
 def test_the_defaults_are_those_of_the_documentation():
     options = read_options(LEAST)
 
@@ -64,7 +79,7 @@ def test_the_defaults_are_those_of_the_documentation():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"queue": "orders"}, "needs the option 'url'"),
+        ({"url": " , ", "queue": "orders"}, "needs the option 'url'"),
         ({"url": "dray://a", "queue": " , "}, "needs the option 'queue'"),
         (LEAST | {"queu": "x"}, "no option 'queu'"),
         (LEAST | {"content": "files"}, "content is 'files'; it can be messages or large"),

@@ -35,7 +35,7 @@ def read(given, columns=BODY, *, overwrite=False, stream=False):
     ("given", "columns", "sentence"),
     [
         ({**QUEUE, "path": "x"}, BODY, "no option 'path' for writing"),
-        ({"queue": "rows"}, BODY, "one queue manager"),
+        ({"queue": "rows", "url": " "}, BODY, "one queue manager"),
         ({**QUEUE, "url": "dray://a:1,dray://b:2"}, BODY, "one queue manager"),
         (QUEUE, "body binary, colour string", "cannot write the column 'colour'"),
         (QUEUE, "body int", "'body' is of type int"),

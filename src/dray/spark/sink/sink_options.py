@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
 from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
+from dray.net.doors import default_url
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -61,11 +62,11 @@ def read_sink_options(
             "format('dray') only adds messages to queues; use mode('append'), or"
             " outputMode('append') of a stream"
         )
-    url = by_key.get("url", "").strip()
+    url = by_key.get("url", default_url()).strip()
     if not url or "," in url:
         raise InvalidConfiguration(
-            "writing with format('dray') needs the option url with the address of one queue"
-            " manager, such as dray://localhost:7340"
+            "format('dray') writes to one queue manager; give its address with the option url"
+            " (dray://localhost:7340), or leave it out to use that of this account"
         )
     options = SinkOptions(
         url,

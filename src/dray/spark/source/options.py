@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
 from dray.model.sizes import size_in_bytes
+from dray.net.doors import default_url
 from dray.spark.schema import schema_for
 from dray.spark.source.offsets import Offsets, check_offsets
 
@@ -118,7 +119,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         accept_new_queue = not fail_on_data_loss
     _refuse_contradictions(by_key)
     return Options(
-        urls=_names(by_key, "url"),
+        urls=_names({"url": default_url()} | by_key, "url"),
         queues=_names(by_key, "queue"),
         content=_choice(by_key, "content", CONTENTS),
         inline=_choice(by_key, "bodies", BODIES) == "inline",
