@@ -154,7 +154,7 @@ def full_stops(path: str, source: str) -> Iterator[str]:
 
 
 def turned_sentences(path: str, source: str) -> Iterator[str]:
-    """A docstring or comment says who does what: subject, verb, object."""
+    """A docstring or comment says who does what: subject, verb, object, with a noun for each."""
     texts = [
         (node.lineno, str(node.value.value))
         for node in ast.walk(ast.parse(source))
@@ -166,10 +166,13 @@ def turned_sentences(path: str, source: str) -> Iterator[str]:
         for each in comments
     ]
     for line, text in sorted(texts):
-        plain = " ".join(text.split())
-        for found in TURNED.finditer(plain):
-            sentence = plain[found.start() :].partition(". ")[0]
-            yield f"{path}:{line}: {sentence}"
+        for paragraph in re.split(r"\n\s*\n", text):
+            plain = " ".join(paragraph.split())
+            for found in TURNED.finditer(plain):
+                sentence = plain[found.start() :].partition(". ")[0]
+                yield f"{path}:{line}: {sentence}"
+        if text.startswith("Those "):
+            yield f"{path}:{line}: {text.partition('.')[0]}"
 
 
 def _is_error(called: ast.expr) -> bool:

@@ -26,10 +26,12 @@ def test_a_turned_sentence_is_found_wherever_a_docstring_or_comment_has_it():
         '    """Wait: who comes first is served. Who comes late waits."""\n'
         "    # Rows are cut. What\n"
         "    # is left goes.\n"
+        '    """A list.\n\n    a   b\n\n    What is left waits."""\n'
+        '    """Those that wait."""\n'
         "    pass\n"
     )
     found = [each.split(":")[1] for each in turned_sentences("a.py", source)]
-    assert found == ["1", "3", "6", "7"]
+    assert found == ["1", "3", "6", "7", "9", "14"]
 
 
 def test_a_sentence_with_a_subject_is_none_and_other_texts_are_not_read():

@@ -108,7 +108,7 @@ async def _serve(options: ConsoleOptions) -> int:
 
 def _connecting(options: ConsoleOptions, visitor: Credential) -> Opening[Manager]:
     """Connect with the token of a visitor, for one with a certificate, or as the console itself."""
-    # Those are for the queue managers of --also, where the console's own needs no TLS.
+    # Certificates are for the queue managers of --also, where the console's own needs no TLS.
     secure = options.url.startswith("drays:") or not options.also
     return dray.aio.connect(
         options.url,

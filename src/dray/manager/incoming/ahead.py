@@ -260,7 +260,7 @@ def admit_kept(kept: KeptAhead, session: Session, queue: StoredQueue, arrival: A
             ),
         )
     finally:
-        # Those that found no room come again, and name the same pieces.
+        # Messages that found no room come again, and name the same pieces.
         reached = context.state.incoming.position(arrival.key)
         for key, envelope, piece in zip(keys, named, pieces, strict=True):
             if (reached.sequence_id, reached.number) < (head.sequence_id, envelope.number):

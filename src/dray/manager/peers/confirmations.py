@@ -91,7 +91,7 @@ def act_on(
 
     `finished` is told how far all is heard then.
     """
-    # Those between were told in an incarnation that was undone, here or there.
+    # Confirmations between were told in an incarnation that was undone, here or there.
     heard = max(context.state.heard.get(queue.number, 0), first - 1)
     news = told[heard + 1 - first :]
     while news and context.state.queues.get(queue.number) is queue:
