@@ -146,6 +146,7 @@ def test_a_wrong_value_of_a_property_is_refused_by_its_code(client, queue):
     assert code_of(client.get("/v1/queues/nowhere")) == (404, "queue-not-found")
     assert code_of(client.put(f"/v1/queues/{queue}", json={})) == (409, "queue-exists")
     assert code_of(client.put("/v1/queues/x", json={"nothing": 1})) == (400, "bad-json")
+    assert code_of(client.put("/v1/queues/x", json={"quota": -1})) == (400, "invalid-configuration")
     assert code_of(client.get("/v1/nothing")) == (404, "no-such-path")
     refused = client.patch("/v1/queues")
     assert code_of(refused) == (405, "method-not-allowed")
@@ -160,6 +161,8 @@ def test_the_same_key_sends_once_and_another_body_is_422(client, queue, server):
     assert first.json() == again.json()
     assert again.headers["idempotency-replayed"] == "true"
     assert code_of(client.post(path, content=b"other", headers=key)) == (422, "key-reused")
+    twice = client.post(path, content=b"x", headers=[("Idempotency-Key", k) for k in "ab"])
+    assert code_of(twice) == (400, "bad-header")
     labelled = {**key, "Dray-Label": "other"}
     assert code_of(client.post(path, content=b"once", headers=labelled)) == (422, "key-reused")
     assert count(client, queue) == 1

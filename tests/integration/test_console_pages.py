@@ -169,6 +169,17 @@ def test_a_button_that_two_tabs_press_acts_once_and_an_open_page_says_what_is_go
         assert first.status_code == 303
         assert second.status_code in (400, 404)
         assert "There is no queue" in second.text or "No dead letter was chosen" in second.text
+    for path, form, said in (
+        (
+            "/queues/act",
+            {"name": "pressed", "act": "quota", "quota": "abc"},
+            "is not a size: write bytes",
+        ),
+        ("/transfers/act", {"id": "x", "act": "suspend"}, "No program runs this transfer"),
+    ):
+        wrong = client.post(path, data=form)
+        assert wrong.status_code == 400
+        assert said in wrong.text
     part = client.get("/queues/one?name=twice", headers={"Dray-Fragment": "1"})
     assert part.status_code == 404
     assert "There is no queue" in part.text

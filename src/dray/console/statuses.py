@@ -26,7 +26,7 @@ STATUSES: Final[dict[str, int]] = {
     "access-denied": 403,
     "large-message-mixing": 409,
     "status-queue-missing": 409,
-    "invalid-configuration": 500,
+    "invalid-configuration": 400,
     "source-unreadable": 500,
     "source-changed": 409,
     "file-refused": 400,

@@ -17,7 +17,7 @@ from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
-from dray.model.sizes import human_size
+from dray.model.sizes import human_size, size_in_bytes
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -205,9 +205,10 @@ async def _new(request: Request) -> Response:
     )
 
 
-def _limit(text: str) -> str | None:
-    """A size as somebody writes it; nothing, or "none", is no limit."""
-    return None if text.strip().lower() in ("", "none", "no limit") else text.strip()
+def _limit(text: str) -> int | None:
+    """A size as somebody writes it; nothing, or "none", is no limit. Raises `Misuse`."""
+    written = text.strip()
+    return None if written.lower() in ("", "none", "no limit") else size_in_bytes(written)
 
 
 async def _ask(request: Request) -> Response:

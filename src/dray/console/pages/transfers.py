@@ -146,8 +146,9 @@ async def _act(request: Request) -> Response:
     match act:
         case "suspend":
             running = await manager.running_transfer(id)
-            if running is not None:
-                await running.suspend()
+            if running is None:
+                raise Misuse("no program runs this transfer now; it waits until it is resumed")
+            await running.suspend()
             said = "suspended"
         case "resume":
             await _resume(manager, id, console.kept(ResumedTransfers))

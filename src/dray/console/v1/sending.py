@@ -53,6 +53,8 @@ async def send(call: Call) -> Response:
     key, held = call.request.headers.get(KEY), call.transaction()
     queue = call.caller.manager.queue(call.named("queue"))
     digest = call.request.headers.get("dray-digest")
+    if call.header_names().count(KEY.lower()) > 1:
+        raise HttpRefusal(400, "bad-header", f"{KEY} is given twice; send it once")
     with call.caller.body():
         if key is not None:
             if held is not None:
