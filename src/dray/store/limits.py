@@ -43,15 +43,6 @@ BEGIN_BYTES_MIN: Final = 256 << 10
 """Shorter payload is not begun with: asking costs about as much as the disk would get done before
 the sync of its commit."""
 
-AHEAD_SHARE: Final = 16
-"""A new heap file is written with zeros one part in this many ahead of small extents (256 KiB): a
-sync of blocks that were only allocated also has to tell the file system that they are in use, and
-takes twice as long (docs/decisions/0065). Fewer than one lone message of 1 KiB in a hundred meets
-it (docs/decisions/0282)."""
-
-AHEAD_SMALL_SHARE: Final = 4
-"""An extent is small if it is shorter than one part in this many of these zeros (64 KiB)."""
-
 HEAP_FREE_FILES: Final = 256
 """Empty files kept for recycling (1 GiB); more than that go back to the file system (R78), a few
 at a time in quiet moments: each takes a millisecond or more."""
@@ -66,7 +57,9 @@ LOG_RESERVE_SHARE: Final = 16
 """One part in this many is kept free of facts, for the opening groups of recoveries and seals."""
 
 LOG_AHEAD_SHARE: Final = 256
-"""As `AHEAD_SHARE`, for QMLog on its first way through its file (256 KiB)."""
+"""On its first way through its file QMLog is written with zeros one part in this many ahead
+(256 KiB): a sync of blocks that were only allocated also has to tell the file system that they are
+in use, and takes twice as long (docs/decisions/0065)."""
 
 LOG_AHEAD_BYTES_MIN: Final = 4 << 10
 """In a small log at least a block of usual file systems: a shorter write gains nothing and would

@@ -10,7 +10,7 @@ from dray.errors import StoreCorrupt, StoreFull
 from dray.store.heap import heap as heap_module
 from dray.store.heap.heap import Extent, Heap, Occupancy
 from dray.store.kinds import Kind
-from dray.store.limits import AHEAD_SHARE, FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
+from dray.store.limits import FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
 from dray.store.log.group import DirtyRange
 from dray.testing.disk import Operation, SimDisk, SimFile
 
@@ -333,32 +333,11 @@ def writes_of(disk: SimDisk, heap: Heap, length: int) -> list[tuple[int, int]]:
     return [(each.offset, len(each.data)) for each in operations if each.verb == "write"]
 
 
-def test_a_new_file_is_prepared_ahead_of_small_extents(disk):
-    heap = Heap(disk, 64 * AHEAD_SHARE)
-    assert writes_of(disk, heap, 10) == [(0, 10), (10, 64)]
-    assert writes_of(disk, heap, 60) == [(10, 60)]
-    assert writes_of(disk, heap, 10) == [(70, 10), (80, 64)]
-
-
-def test_fewer_than_one_lone_message_in_a_hundred_prepares_a_file(disk):
+def test_small_payload_in_a_new_file_is_all_that_is_written(disk):
     heap = Heap(disk, HEAP_FILE_BYTES)
-    prepared = [len(writes_of(disk, heap, 1_100)) > 1 for _ in range(1_000)]
-    assert 0 < sum(prepared) < 10
-
-
-def test_nothing_is_prepared_behind_large_extents_nor_behind_the_end_of_a_file(disk):
-    heap = Heap(disk, 64 * AHEAD_SHARE)
-    assert writes_of(disk, heap, 16) == [(0, 16)]
-    long = heap.file_bytes - 16 - 20
-    assert writes_of(disk, heap, long) == [(16, long)]
-    assert writes_of(disk, heap, 10) == [(16 + long, 10), (26 + long, 10)]
-
-
-def test_a_file_that_is_used_again_is_not_prepared_again(disk):
-    heap = Heap(disk, 64 * AHEAD_SHARE)
-    extent = heap.place(b"x" * 10)
-    heap.free(extent)
-    assert writes_of(disk, heap, 40) == [(0, 40)]
+    assert [writes_of(disk, heap, 1_100) for _ in range(3)] == [
+        [(at, 1_100)] for at in (0, 1_100, 2_200)
+    ]
 
 
 @pytest.fixture
@@ -419,10 +398,3 @@ def test_long_payload_that_finds_no_room_half_way_leaves_nothing_behind(
             heap.place(b"x" * 700)
     assert heap.live_bytes == before.length
     assert heap.place(b"y" * 700).offset == before.length
-
-
-def test_a_file_of_a_former_epoch_is_not_prepared(disk):
-    Heap(disk, 64 * AHEAD_SHARE).place(b"x" * 10)
-    heap = Heap(disk, 64 * AHEAD_SHARE)
-    heap.restore({1: Occupancy(live=10, end=10, size=64 * AHEAD_SHARE)})
-    assert writes_of(disk, heap, 10) == [(10, 10)]

@@ -178,7 +178,7 @@ class Heap:
             heap_file.remember(data)
             self._memory_bytes += length
         else:
-            heap_file.write(self._file(heap_file), data, self.file_bytes)
+            heap_file.write(self._file(heap_file), data)
         extent = heap_file.written(length)
         if heap_file.writes > heap_file.synced:
             self._dirty[heap_file.number] = heap_file
@@ -404,7 +404,6 @@ class Heap:
             self._keep_in_memory(heap_file)
         else:
             self._allocate(heap_file)
-            heap_file.used = 0
             self.names_made += 1
         self._files[heap_file.number] = heap_file
         pool.skip([heap_file.number])

@@ -18,8 +18,6 @@ from dray.store.decisions import BRING_IT_BACK
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, File, ReadableBuffer
 from dray.store.kinds import Kind, file_name, kind_of
 from dray.store.limits import (
-    AHEAD_SHARE,
-    AHEAD_SMALL_SHARE,
     BEGIN_BYTES_MIN,
     BLOCK_BYTES,
     WRITE_PIECE_BYTES,
@@ -200,8 +198,6 @@ class HeapFile:
         """Bytes below are durable, or the log has copies of them."""
         self.settled = False
         """Whether its name and its size are durable for certain."""
-        self.used: int | None = None
-        """Bytes below were written before, of a file made in this epoch; None: nobody knows."""
         # How often it was rewound; positions of different eras cannot be compared.
         self.era = 0
         self.writes = 0
@@ -231,19 +227,13 @@ class HeapFile:
         """Where these bytes lie."""
         return DirtyRange(self.number, max(self.dirty_from, self.copied_to), self.position)
 
-    def write(self, file: File, data: ReadableBuffer, file_bytes: int) -> None:
-        """Write `data` at its position in `file`, of `file_bytes`, and zeros behind if it pays."""
+    def write(self, file: File, data: ReadableBuffer) -> None:
+        """Write `data` at its position in `file`."""
         length = len(data)
         if length < BEGIN_BYTES_MIN or self.kind is Kind.EXPRESS:
             file.write(data, self.position)
         else:
             _write_begun(file, memoryview(data), self.position)
-        if self.used is None:
-            return
-        stop = self.position + length
-        zeros = min(file_bytes - stop, self.zeros_behind(length, file_bytes // AHEAD_SHARE))
-        if zeros:
-            file.write(bytes(zeros), stop)
 
     def written(self, length: int) -> Extent:
         """Note that `length` bytes were written at its position, and say where that is."""
@@ -255,18 +245,6 @@ class HeapFile:
         if self.kind is not Kind.EXPRESS:
             self.writes += 1
         return extent
-
-    def zeros_behind(self, length: int, ahead: int) -> int:
-        """How many zeros to write behind `length` bytes that are about to be `written`.
-
-        None where that was written before, nor behind what is so long that little is gained.
-        """
-        stop = self.position + length
-        if self.used is None or stop <= self.used:
-            return 0
-        zeros = ahead if length < ahead // AHEAD_SMALL_SHARE else 0
-        self.used = stop + zeros
-        return zeros
 
     def freed(self, extent: Extent) -> None:
         """Note that the bytes of `extent` are live no longer."""
