@@ -182,9 +182,10 @@ class Store:
 
     # ------------------------------------------------------------------------------- syncing
 
-    def begin_sync(self) -> Sync | None:
+    def begin_sync(self, *, lone: bool = True) -> Sync | None:
         """Write the waiting facts as one group and say what must be synced; None if nothing must.
 
+        `lone` says that one caller waits for it and nothing else: then more payload is copied.
         Raises StoreFull if a checkpoint has to come first (see `checkpoint_due`); StorePoisoned,
         also for a group that could not fit an empty log.
         """
@@ -201,7 +202,7 @@ class Store:
             raise StoreFull(
                 "The log is full until a checkpoint is written; try again then", file=LOG_NAME
             )
-        self._write_group(ranges)
+        self._write_group(ranges, lone=lone)
         return self._captured()
 
     def _check_could_fit(self, ranges: int) -> None:
@@ -259,10 +260,10 @@ class Store:
             self._releases.close_group(self._log.next_fact)
         self._releases.free(self._facts_durable)
 
-    def _write_group(self, ranges: list[DirtyRange]) -> None:
+    def _write_group(self, ranges: list[DirtyRange], *, lone: bool) -> None:
         # Copies bring the next checkpoint nearer, and take no room that facts need until it ends.
         copied = not self._checkpoints.log_is_long and self._log.takes_copies(
-            ranges, little=self._checkpoints.are_long
+            ranges, little=not lone or self._checkpoints.are_long
         )
         self._log.write_group(ranges, self._heap.copies(ranges) if copied else b"")
         self._groups += 1
@@ -309,7 +310,7 @@ class Store:
         self._health.check()
         draft = self._checkpoints.draft(snapshots)
         if self._log.pending and self._log.fits(self._heap.dirty_files):
-            self._write_group(self._heap.dirty_ranges())
+            self._write_group(self._heap.dirty_ranges(), lone=False)
         # A start behind it does not read the copies before it.
         return self._checkpoints.begin(draft, self._captured(copied=True))
 

@@ -16,6 +16,7 @@ from dray.manager.events import (
 )
 from dray.manager.notices import Notice
 from dray.store.disk import LOCK_NAME
+from dray.store.store import Store
 from dray.wire import frames
 
 RECORD = bytes(range(256)) * 4096
@@ -44,6 +45,24 @@ def test_a_slow_disk_syncs_the_log_of_a_commit_once(echo):
         before = echo.gate.passed
         client.ask(frames.Commit(1, 0), SLOW_SYNCS + 2)
         assert echo.gate.passed == before + 1
+
+
+def test_the_store_is_told_whether_one_answer_is_all_that_waits(echo, monkeypatch):
+    told, begin_sync = [], Store.begin_sync
+
+    def noted(store, *, lone=True):
+        told.append(lone)
+        return begin_sync(store, lone=lone)
+
+    monkeypatch.setattr(Store, "begin_sync", noted)
+    with echo.client() as client:
+        client.ask(frames.Commit(1, 0), 1)
+        assert told[-1]
+        for number in range(2, 200):
+            client.say(frames.Commit(1, 0), number)
+        for _ in range(2, 200):
+            client.hear()
+    assert not all(told)
 
 
 def test_an_answer_without_facts_waits_for_the_facts_before_it(echo, wait_until):

@@ -92,6 +92,18 @@ def test_payload_of_a_batch_is_copied_while_checkpoints_are_short(disk, roomy, l
     assert syncs == [1, 2, 1]
 
 
+def test_payload_of_a_batch_is_copied_if_one_caller_waits_for_it(roomy, ledger):
+    synced = []
+    for key, lone in ((2, True), (3, False)):
+        ledger.put(roomy, key, bytes(100_000))
+        ledger.end_turn(roomy)
+        sync = roomy.begin_sync(lone=lone)
+        sync.run()
+        roomy.end_sync(sync)
+        synced.append(sync.heap_bytes > 0)
+    assert synced == [False, True]
+
+
 def test_payload_of_a_batch_comes_back_from_the_log(disk, roomy, ledger):
     put(roomy, ledger, 2, b"batch" * 20_000)
     after = disk.crash(CrashEffect.LOST)

@@ -185,7 +185,7 @@ class Syncs(Machine[SyncState, Any, Any]):
         if self._store.checkpoint_due:
             self._checkpoints.due()
         try:
-            sync = self._store.begin_sync()
+            sync = self._store.begin_sync(lone=_is_lone(self.gathered))
         except StoreFull:
             # The checkpoint that is under way makes room; RoomMade comes here again.
             return []
@@ -303,7 +303,7 @@ class Syncs(Machine[SyncState, Any, Any]):
 
     def _is_over_soon(self, turn: _Turn) -> bool:
         """Whether one answer is all that waits, for a sync not worth handing over."""
-        lone = len(turn.effects) == 1 and isinstance(turn.effects[0], Answer)
+        lone = _is_lone(turn.effects)
         return lone and self._loop_may_sync and self._pace.is_quick(turn.sync.heap_bytes)
 
     def _synced_by_workers(self, error: BaseException | None) -> None:
@@ -320,6 +320,11 @@ class Syncs(Machine[SyncState, Any, Any]):
     def _step(self, event: object) -> None:
         self.handle(event, self._loop.time())
         self._stepped()
+
+
+def _is_lone(effects: list[Effect]) -> bool:
+    """Whether one answer is all that waits."""
+    return len(effects) == 1 and isinstance(effects[0], Answer)
 
 
 def _run_side_by_side(sync: Sync, halves: list[Callable[[], None]], worker: Worker) -> None:
