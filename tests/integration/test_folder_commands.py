@@ -223,6 +223,29 @@ def test_show_and_peek_have_the_properties_of_a_file(process, folder):
     assert told["file time"].startswith("2023-11-14"), told
 
 
+def test_a_watch_says_that_the_kernel_watches_no_more_folders(process, folder, tmp_path):
+    """Made by a limit of its own user namespace; the kernel says nothing when it is reached."""
+    limit = ["unshare", "--user", "--map-root-user", "sh", "-c"]
+    script = 'echo 2 > /proc/sys/user/max_inotify_watches && exec "$@"'
+    if subprocess.run([*limit, script, "-", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user can make no namespace")
+    (folder / "deep/er").mkdir(parents=True)
+    with process.connect() as manager:
+        manager.create_queue("many")
+        (folder / "link").unlink()
+        watch = subprocess.Popen(
+            [*limit, script, "-", *COMMAND, "watch", folder, "many", "--state", tmp_path / "state"],
+            env=environment(process.url),
+            stderr=subprocess.PIPE,
+        )
+        try:
+            said = watch.stderr.readline().decode()
+        finally:
+            watch.terminate()
+            watch.communicate(timeout=60)
+    assert said.startswith(f"dray: the kernel watches all folders below {folder} but 2, "), said
+
+
 def test_seconds_may_have_a_unit(process, folder, tmp_path):
     with process.connect() as manager:
         manager.create_queue("timed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ KEPT_MAX: Final = 100_000
 """Paths kept for a reader that is slow; beyond that only the folder is noted, to be walked."""
 BURST: Final = 4_000
 """Events between two looks that make it likely that the kernel dropped some; it keeps 16,384."""
+_DESCRIPTORS: Final = Path("/proc/self/fdinfo")
 _EVENTS: Final[list[type[events.FileSystemEvent]]] = [
     events.FileClosedEvent,
     events.FileMovedEvent,
@@ -54,12 +56,15 @@ class FolderObserver:
         self._seen: dict[str, None] = {}
         self._folders: dict[str, None] = {}
         self._events = 0
+        self.unwatched = 0
+        """Folders that the kernel did not watch at the start, because it had reached its limit."""
         # With full events a file that is moved in from elsewhere is told as moved, not as created.
         self._observer = InotifyObserver(generate_full_events=True)
 
     def start(self) -> None:
         """Begin to watch; raises `InvalidConfiguration` if the kernel cannot."""
         handler = _EventHandler(self)
+        others = _watches()
         try:
             self._observer.schedule(handler, str(self._root), recursive=True, event_filter=_EVENTS)
             self._observer.start()
@@ -68,6 +73,9 @@ class FolderObserver:
                 f"{self._root} cannot be watched: {error.strerror or error}; look at the folder"
                 " every few seconds instead (--poll 5), or raise fs.inotify.max_user_watches"
             ) from error
+        # Nobody is told when the kernel begins to leave folders out.
+        folders = sum(1 for _ in os.walk(self._root))
+        self.unwatched = max(0, folders - (_watches() - others))
 
     def stop(self) -> None:
         """End watching."""
@@ -104,6 +112,16 @@ class FolderObserver:
             if len(self._finished) + len(self._seen) > KEPT_MAX:
                 self._finished, self._seen, self._folders = {}, {}, {"": None}
         self._changed.set()
+
+
+def _watches() -> int:
+    """How many folders the kernel watches for this process."""
+    count = 0
+    for each in _DESCRIPTORS.iterdir():
+        # Another thread may have closed it just now.
+        with suppress(OSError):
+            count += each.read_text().count("inotify wd:")
+    return count
 
 
 class _EventHandler(events.FileSystemEventHandler):

@@ -81,8 +81,7 @@ class FolderWatch:
 
     def run(self, *, in_doubt: InDoubtFiles | None = None) -> None:
         """Watch until told to stop; raises errors that waiting does not mend."""
-        if self._observer is not None:
-            self._observer.start()
+        self._observe()
         try:
             self._patiently(lambda: self._sender.recover(in_doubt))
             while not self._stop.is_set():
@@ -99,6 +98,20 @@ class FolderWatch:
             if self._observer is not None:
                 self._observer.stop()
 
+    def _observe(self) -> None:
+        """Begin to listen to the kernel, and say if it does not watch all folders."""
+        if self._observer is None:
+            return
+        self._observer.start()
+        if self._observer.unwatched:
+            _log.warning(
+                "the kernel watches all folders below %s but %d, where new files are found every %d"
+                " s; raise fs.inotify.max_user_watches, or look more often with --poll",
+                self._tree.root,
+                self._observer.unwatched,
+                WALK_AGAIN_S,
+            )
+
     def _look_at_folder(self) -> None:
         """Watch anew if the folder is another one; the kernel tells nothing of that."""
         now = self._tree.identity()
@@ -113,7 +126,7 @@ class FolderWatch:
         if self._observer is not None:
             self._observer.stop()
             self._observer = _observer(self._tree, self._changed)
-            self._observer.start()
+            self._observe()
         self._walks, self._next_walk = {}, 0.0
         _log.warning("%s is another folder than before and is watched anew", self._tree.root)
 
