@@ -387,6 +387,17 @@ def test_progress_begins_the_schedule_anew():
     assert sender.stream.deadline() == 60.0 + 30.0
 
 
+def test_a_new_connection_begins_the_schedule_anew():
+    sender = Sender()
+    sender.admit(1)
+    sender.connect()
+    for at in (30.0, 60.0, 360.0):
+        sender.give(Tick(), at=at)
+    sender.give(LinkLost())
+    sender.connect()
+    assert sender.stream.deadline() == 360.0 + 30.0
+
+
 def test_nothing_in_flight_means_no_deadline():
     sender = Sender()
     sender.admit(3)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from dray.errors import DrayError, ProtocolError, QuotaExceeded, every_error, from_code
+from dray.model.limits import HOLES_NAMED_MAX
 from dray.wire.file_frames import SendFile
 from dray.wire.frames import (
     FRAME_HEADER,
@@ -19,6 +20,8 @@ from dray.wire.frames import (
     Failed,
     Head,
     OpenQueue,
+    RepairAnswer,
+    RepairWanted,
     Unfit,
     decode_head,
     failure,
@@ -40,6 +43,12 @@ def test_every_module_of_frames_is_known_to_the_decoder():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("kind", [RepairWanted, RepairAnswer])
+def test_a_frame_names_as_many_missing_parts_as_it_may(kind):
+    head = kind(1, 1, [[2**31 - 2, 2**31 - 1]] * HOLES_NAMED_MAX)
+    assert [each for each, _, _ in heard(encoded(head, 9))] == [head]
 
 
 def test_no_head_can_be_changed_once_it_was_made():

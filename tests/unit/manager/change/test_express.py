@@ -147,6 +147,18 @@ def test_sending_and_receiving_express_messages_says_nothing_to_the_log(
     assert driver.store.live_bytes == 0
 
 
+def test_a_claim_of_express_messages_says_nothing_to_the_log_and_its_outcome_is_known(
+    driver, caller, queue, monkeypatch
+):
+    caller.send(queue, *express("a"))
+    facts, number = Facts(driver, monkeypatch), caller.number_for()
+    caller.receive(queue, transaction=number, claim=True)
+    caller.call(frames.Commit(number, 0))
+    assert facts.said == []
+    told = caller.call(frames.Outcome(f"{driver.manager.id}\\{number}"))
+    assert told == frames.OutcomeIs("committed")
+
+
 def test_the_answer_to_an_express_send_waits_for_no_sync_and_every_other_does(
     driver, caller, queue
 ):
