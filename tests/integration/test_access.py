@@ -107,6 +107,8 @@ def test_commands_check_and_explain_the_rules(files):
     }
     told = dray_command("access", "explain", "cert:beta", "dray://depot/x", "--config", good)
     assert "forward to depot:7340" in told.assert_good().out
+    typo = dray_command("access", "explain", "alpha", "orders", "--config", good)
+    assert (typo.status, "write user:NAME, cert:NAME" in typo.err) == (2, True)
     bad = configuration(files, RULES.replace("send", "destroy"))
     said = dray_command("config", "check", bad).assert_error("invalid-configuration")
     assert "'destroy' is no right; choose of see, send" in said

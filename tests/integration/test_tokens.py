@@ -171,6 +171,12 @@ def test_revoking_ends_live_sessions_and_nothing_of_theirs_goes_on(files):
             again.assert_error("misuse")
 
 
+def test_a_token_of_a_manager_that_listens_elsewhere_is_asked_for_there(files):
+    with dray.open(files / "data"):
+        refused = command("token", "create", "till", "--data", files / "data")
+    assert "with --url dray+unix://PATH" in refused.assert_error("store-locked")
+
+
 def test_a_token_survives_a_restart_and_a_checkpoint(files):
     token = create(files, "till", "--expires", "90d").strip()
     for _ in range(2):

@@ -42,9 +42,13 @@ def explain(
     """
     from dray.daemon.config import read_options
     from dray.model.access import Verb
-    from dray.model.callers import Caller
+    from dray.model.callers import ANYONE, Caller
     from dray.model.names import parse_queue_address
 
+    if not who.startswith(("user:", "cert:", "token:")) and who != ANYONE:
+        raise click.UsageError(
+            f"{who!r} is no caller; write user:NAME, cert:NAME, token:NAME or anyone."
+        )
     access = read_options(config).access_rules()
     caller = Caller(who, tuple(f"group:{each}" for each in groups))
     address = parse_queue_address(queue)

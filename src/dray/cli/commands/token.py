@@ -11,7 +11,7 @@ import click
 from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table, time_text
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.errors import ConnectionLost
+from dray.errors import ConnectionLost, StoreLocked
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
@@ -109,4 +109,11 @@ def _owned(settings: Settings, data: str | None) -> Manager:
     try:
         return connect(f"dray+unix://{socket_of(data)}")
     except ConnectionLost:
-        return dray.open(data)
+        try:
+            return dray.open(data)
+        except StoreLocked as error:
+            raise StoreLocked(
+                f"the queue manager of {data} runs and does not listen on {socket_of(data)}; name"
+                " its Unix socket with --url dray+unix://PATH (`dray serve --socket PATH`), or stop"
+                " it first"
+            ) from error
