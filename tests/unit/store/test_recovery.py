@@ -23,7 +23,7 @@ from dray.store.log.checkpoint import (
 )
 from dray.store.reading import ReadOnlyDisk
 from dray.store.real_disk import RealDisk
-from dray.store.recovery.recovery import Loss
+from dray.store.recovery.recovery import Loss, doubts
 from dray.store.recovery.survey import survey
 from dray.store.store import Store
 from dray.testing.disk import CrashEffect, SimDisk, SimFile
@@ -646,3 +646,9 @@ def test_a_log_that_was_just_made_is_not_searched(monkeypatch):
         # Any other start looks for groups that are behind a damaged one.
         assert (sum(read) >= size) is searched
         disk = disk.kill()
+
+
+@pytest.mark.parametrize(("count", "groups"), [(1, "the newest group"), (2, "the newest 2 groups")])
+def test_groups_that_are_cut_off_are_counted_in_words(count, groups):
+    (sentence,) = doubts(count, unfinished=False)
+    assert sentence.startswith(f"{groups} of facts cannot be used, because")

@@ -46,13 +46,13 @@ def message_of(origin: str, number: int) -> tuple[frames.Data, bytes]:
     return frames.Data(7, 1 << 32, number - 1, [envelope]), record
 
 
-def ways_of(driver: ManagerDriver) -> ArrivalRoutes:
+def routes_of(driver: ManagerDriver) -> ArrivalRoutes:
     return look_into(driver.manager).state.arrival_routes
 
 
 def after_a_crash(driver: ManagerDriver) -> list[tuple[int, ArrivalRoute]]:
     driver.crash()
-    return ways_of(driver).state()
+    return routes_of(driver).state()
 
 
 def test_a_number_is_never_given_twice():
@@ -67,20 +67,29 @@ def test_a_number_is_never_given_twice():
     assert (again.into(3), again.back("d" * 32, 3)) == ([3], [SECOND])
 
 
-def test_the_ways_into_a_deleted_queue_are_forgotten(driver: ManagerDriver) -> None:
+def test_routes_that_are_forgotten_leave_nothing_in_memory():
+    routes, empty = ArrivalRoutes(), vars(ArrivalRoutes())
+    for each in (FIRST, SECOND, FIRST._replace(origin="e" * 32)):
+        routes.add(each)
+    routes.queue_deleted(FIRST.queue)
+    routes.queue_deleted(SECOND.queue)
+    assert vars(routes) == empty | {"last": 3}
+
+
+def test_the_routes_into_a_deleted_queue_are_forgotten(driver: ManagerDriver) -> None:
     caller = driver.session()
     caller.create("orders")
     source = Forwarder(driver)
     source.send("a")
     source.send("d")
-    assert len(ways_of(driver)) == 2
+    assert len(routes_of(driver)) == 2
     caller.call(frames.DeleteQueue("orders"))
-    assert (len(ways_of(driver)), ways_of(driver).last) == (0, 2)
+    assert (len(routes_of(driver)), routes_of(driver).last) == (0, 2)
     assert after_a_crash(driver) == []
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_the_ways_of_an_ended_stream_are_forgotten_when_nothing_of_it_is_left(
+def test_the_routes_of_an_ended_stream_are_forgotten_when_nothing_of_it_is_left(
     driver: ManagerDriver, left: int
 ) -> None:
     caller = driver.session()
@@ -90,7 +99,7 @@ def test_the_ways_of_an_ended_stream_are_forgotten_when_nothing_of_it_is_left(
     source.send("a")
     caller.receive(queue, max_messages=2 - left)
     source.say(source.opened, frames.EndStream(7))
-    assert len(ways_of(driver)) == left
+    assert len(routes_of(driver)) == left
     assert len(after_a_crash(driver)) == left
 
 
@@ -126,7 +135,7 @@ def test_a_way_too_many_is_refused_and_the_known_ones_go_on(driver: ManagerDrive
     queue = caller.create("orders")
     source = Forwarder(driver)
     source.send("a")
-    routes = ways_of(driver)
+    routes = routes_of(driver)
     for number in range(len(routes), ARRIVAL_ROUTES_MAX):
         routes.add(ArrivalRoute("c" * 32, number, "c" * 32, queue))
     (refused,) = source.send("d")
