@@ -5,7 +5,6 @@
 // is filled again with the HTML that the server gives there, as long as the page is looked at.
 // Focus, chosen boxes and open details stay as they are. Without this script pages work by reload.
 
-const BEFORE_SAYING_LOST = 2;
 const SILENT = "The console does not answer.";
 let failures = 0;
 
@@ -66,7 +65,7 @@ export async function refresh(element) {
   failures = why ? failures + 1 : 0;
   const said = document.getElementById("lost-why");
   if (said.textContent !== why) said.textContent = why;
-  document.getElementById("lost").hidden = failures < BEFORE_SAYING_LOST;
+  document.getElementById("lost").hidden = !why;
 }
 
 // The console answers, and says why it has nothing to show: the queue manager is away.
