@@ -213,6 +213,9 @@ def test_a_file_is_sent_when_its_writer_closes_it_and_not_before(folder, queue, 
             writer.flush()
             put(folder / "other", b"other")
             until(lambda: "other" in paths(told))
+            # Long after its writer has paused for longer than a file has to settle.
+            put(folder / "another", b"another")
+            until(lambda: "another" in paths(told))
             assert "growing" not in paths(told)
             writer.write(b" and half")
         until(lambda: "growing" in paths(told))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from dray.client.awaited.manager import Manager
 from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, DrayError, InDoubt
+from dray.folders.open_files import is_open_for_writing
 from dray.folders.sending import FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Tree
 
@@ -199,7 +200,10 @@ class FolderWatch:
         for path in due:
             before, _ = self._settling.pop(path)
             found = self._tree.look_at(path)
-            if isinstance(found, FoundFile) and found.version == before.version:
+            if isinstance(found, FoundFile) and is_open_for_writing(self._tree.root / path):
+                # A writer that pauses has not finished; nothing tells when it does.
+                self._settling[path] = found, time.monotonic() + _LISTEN_S
+            elif isinstance(found, FoundFile) and found.version == before.version:
                 self._ready[path] = None
             else:
                 self._found(found)
