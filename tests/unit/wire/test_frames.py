@@ -51,9 +51,16 @@ def test_a_frame_names_as_many_missing_parts_as_it_may(kind):
     assert [each for each, _, _ in heard(encoded(head, 9))] == [head]
 
 
-def test_no_head_can_be_changed_once_it_was_made():
-    changeable = [cls.__name__ for cls in Head.__subclasses__() if not cls.__struct_config__.frozen]
-    assert not changeable
+def structs(base):
+    for each in base.__subclasses__():
+        yield each
+        yield from structs(each)
+
+
+def test_no_head_and_no_value_in_one_can_be_changed_once_it_was_made():
+    ours = [each for each in structs(msgspec.Struct) if each.__module__.startswith("dray.wire.")]
+    assert Head in ours
+    assert not [each.__name__ for each in ours if not each.__struct_config__.frozen]
 
 
 def test_every_frame_has_a_code_of_its_own():
