@@ -167,6 +167,24 @@ def test_messages_that_receivers_claim_meanwhile_leave_the_queue_however_the_cla
     assert orders.info().message_count == 0
 
 
+def test_a_queue_that_is_purged_before_it_is_settled_loses_nothing_that_was_written(
+    run_query, orders
+):
+    written = []
+
+    def write(rows, batch_id):
+        written.extend(bytes(row.body) for row in rows.collect())
+        if not batch_id:
+            orders.purge()
+            orders.send(b"later")
+
+    run_query(write, maxOffsetsPerTrigger="10", failOnDataLoss="false")
+    run_query(write, failOnDataLoss="false")
+
+    assert written == [*(b"order %d" % at for at in range(10)), b"later"]
+    assert orders.info().message_count == 0
+
+
 def test_large_messages_are_settled_with_all_their_parts(run_query, manager, parcels, caplog):
     ids = [parcels.send(bytes([at]) * 45_000, label=f"parcel {at}") for at in range(4)]
     raw = manager.queue("parcels", raw=True)
