@@ -17,6 +17,7 @@ import argparse
 import ast
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,8 @@ from typing import NamedTuple
 HOUSE = Path(__file__).resolve().parent.parent
 PACKAGES = ("delivery", "large", "transfer", "wire", "store", "manager")
 STAGE_S = 1800
+# A changed loop may build a list without an end and take the machine's memory from everybody.
+ADDRESSES_MAX = 12 << 30
 SWAPPED = {
     ast.Lt: ("<", "<="),
     ast.LtE: ("<=", "<"),
@@ -191,7 +194,7 @@ def _test_files(checkout: Path, *places: str) -> list[str]:
 
 
 def tests_pass(checkout: Path, tests: list[str]) -> bool:
-    """Whether pytest is content. A run without an end is a failure."""
+    """Whether pytest is content. A run without an end, or of memory, is a failure."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -200,12 +203,17 @@ def tests_pass(checkout: Path, tests: list[str]) -> bool:
             cwd=checkout,
             env=environment,
             capture_output=True,
+            preexec_fn=_bound_memory,
             timeout=STAGE_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
         return False
     return ended.returncode == 0
+
+
+def _bound_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES_MAX, ADDRESSES_MAX))
 
 
 def _git(*arguments: str) -> None:
