@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import dray
+from dray.store.limits import COPIED_BYTES_MAX
 from tests.integration.commands import dray as command
 from tests.integration.commands import finish, started
 
@@ -92,7 +93,7 @@ def test_the_newest_message_of_a_killed_manager_is_quarantined_and_named_when_a_
 ):
     data, chance = tmp_path / "d", random.Random(1)
     # Longer than any that the log has a copy of.
-    bodies = [chance.randbytes(20_000) for _ in range(5)]
+    bodies = [chance.randbytes(COPIED_BYTES_MAX + 1) for _ in range(5)]
     killed_after(data, bodies)
     path, at = place_of(data, bodies[-1])
     flip(path, at + 1500)
