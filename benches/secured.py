@@ -17,6 +17,7 @@ large ones, since a queue manager tidies for a while after many small ones.
 from __future__ import annotations
 
 import os
+import random
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -32,8 +33,7 @@ from benches.results import Result
 from dray.net.certificates import issue, make_authority
 from dray.testing.processes import ManagerProcess
 
-# In each round each of the four begins once.
-TURNS = 4
+TURNS = 4  # in a round
 COUNT, BATCH, MESSAGE_BYTES = 5_000, 100, 1024
 RULES = 100
 RIGHTS_RATIO_MIN = 0.97
@@ -53,8 +53,8 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
         managers = {way: _started(stack, folder, way) for way in rates}
         for measure in (_small, partial(_large, payload)):
             for turn in range(TURNS * rounds):
-                # Each begins once in a while: the first pays for what the disk tidies up.
-                for way in (*list(rates)[turn % TURNS :], *list(rates)[: turn % TURNS]):
+                # In any order: one pays for what the disk tidies up behind the one before.
+                for way in random.Random(turn).sample(list(rates), len(rates)):
                     process, url, environment = managers[way]
                     with mock.patch.dict(os.environ, environment):
                         for what, figure in measure(process, url).items():

@@ -10,6 +10,7 @@ import pytest
 import dray
 from tests.browser.pictures import picture
 from tests.browser.programs import staged
+from tests.integration.commands import until
 
 QUEUE = "largemessageq"
 LIMIT_MB = 4_000_000
@@ -391,6 +392,7 @@ def test_sample_works_without_script(sample, tmp_path):
     press(page, "Complete Receive")
     page.get_by_text("The message is held for you.").wait_for()
     shown = page.get_by_role("img", name="The picture that was received")
+    until(lambda: shown.evaluate("image => image.complete"))
     assert shown.evaluate("image => image.naturalWidth") == 30
     with page.expect_download() as saved:
         page.get_by_role("link", name="Save “Received - p.png”").click()

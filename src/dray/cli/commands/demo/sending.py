@@ -136,6 +136,8 @@ class Sender:
                 if committed:
                     return sent
             except (ConnectionLost, TransactionAborted):
+                if kill:
+                    self.report.kill_story = "killed before a commit: aborted, sent again"
                 self._reconnect(kill=kill)
                 kill = False
             else:
