@@ -18,6 +18,7 @@ from dray.console.statuses import STATUSES
 from dray.console.v1 import limits as of_programs
 from dray.console.v1.properties import DIRECTIONS, RECEIVED, SENT, Property
 from dray.console.v1.routes import ROWS
+from dray.net import handshakes as of_handshakes
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "http.md"
 
@@ -78,7 +79,7 @@ def _statuses() -> Iterator[tuple[str, ...]]:
 
 def _bounds() -> Iterator[tuple[str, ...]]:
     """Each bound with its value and the text below it."""
-    for limits in (of_programs, of_connections):
+    for limits in (of_programs, of_connections, of_handshakes):
         assert limits.__file__ is not None
         body = ast.parse(Path(limits.__file__).read_text("utf-8")).body
         for each, below in pairwise(body):

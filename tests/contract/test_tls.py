@@ -261,7 +261,7 @@ def test_files_that_make_no_sense_together_are_refused(face, ca, shown, tmp_path
 
 def test_silent_callers_do_not_shut_the_tls_door(face, served, ca, monkeypatch):
     """1,100 of them did for ten seconds each; of too many the oldest goes."""
-    monkeypatch.setattr("dray.daemon.sockets.handshakes.HANDSHAKES_PER_HOST_MAX", 8)
+    monkeypatch.setattr("dray.net.handshakes.HANDSHAKES_PER_HOST_MAX", 8)
     address = served()
     host, port = address.removeprefix("drays://").split(":")
     silent = [socket.create_connection((host, int(port))) for _ in range(12)]

@@ -56,7 +56,7 @@ async def answer(address, trusted, body=b""):
 
 
 def test_silent_handshakes_of_one_address_end_and_shut_the_https_door_for_nobody(monkeypatch):
-    monkeypatch.setattr(handshakes, "HANDSHAKES_PER_HOST_MAX", 4)
+    monkeypatch.setattr("dray.net.handshakes.HANDSHAKES_PER_HOST_MAX", 4)
 
     async def run():
         async with served() as (address, trusted):

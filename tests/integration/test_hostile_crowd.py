@@ -75,7 +75,7 @@ def held(server) -> dict[str, int]:
         "sessions": len(server._sessions),
         "unheard": len(server._unheard),
         "shares": len(server._held),
-        "handshakes": len(server._handshakes._tasks),
+        "handshakes": len(server._handshakes._under_way),
         "lent files": around.copier.files_lent,
         "files without a frame": len(around.copier.unclaimed),
         "frames that are not whole": around.intake.bytes_held,

@@ -208,11 +208,6 @@ CHECKPOINT_RETRY_S: Final = 1.0
 """After a full disk refused one."""
 QUIET_S: Final = 1.0
 """Without work for so long, the log is sealed, which spares the next start its doubts."""
-HANDSHAKES_MAX: Final = 1_000
-"""Callers that have not shown yet that they speak TLS. Each has ten seconds; when there are more,
-the oldest goes, which has had the time of a thousand others."""
-HANDSHAKES_PER_HOST_MAX: Final = 500
-"""The same for one address, behind which a cluster may be that starts at once."""
 CERTIFICATE_LOOK_S: Final = 86_400.0
 """Between two looks at the ends of certificates: a warning each day."""
 SESSIONS_SHARE: Final = 4

@@ -414,7 +414,6 @@ class Server:
             host, port = listen_address(options.listen)
             if options.tls_cert is not None:
                 self._handshakes = Handshakes(
-                    self._loop,
                     self._tunnels,
                     presenting(options.tls_cert, options.tls_key, options.tls_client_ca),
                     accepted=self._accept,

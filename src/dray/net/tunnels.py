@@ -20,10 +20,9 @@ from contextlib import suppress
 from functools import partial
 
 from dray.forks import keep_from_children
+from dray.net.handshakes import HANDSHAKE_S
 from dray.net.tls import CLOSED_UNHEARD, TunnelEnd, said_of
 
-HANDSHAKE_S = 10.0
-"""A machine that has not shaken hands by then speaks no TLS."""
 _PIECE_BYTES = 256 << 10
 
 _Protocol = asyncio.StreamReaderProtocol

@@ -9,8 +9,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dray.console.http.limits import HANDSHAKE_S, HANDSHAKES_MAX, HANDSHAKES_PER_HOST_MAX
-from dray.net.places import Places
+from dray.net.handshakes import HANDSHAKE_S, BoundedHandshakes
 
 if TYPE_CHECKING:
     import ssl
@@ -30,32 +29,17 @@ class HttpsHandshakes:
         self.protocol: type[asyncio.Protocol] = OwnTls
         """Made for each connection."""
         self._shown = shown
-        self._tasks: Places[asyncio.Task[None]] = Places()
+        self._under_way = BoundedHandshakes()
 
     def begin(self, transport: asyncio.Transport, caller: TlsFirst) -> None:
         """Shake hands, and tell the caller. If there are too many, the oldest one ends."""
         address = transport.get_extra_info("peername")
         host = str(address[0]) if isinstance(address, tuple) else ""
-        crowded = self._tasks.count(host) >= HANDSHAKES_PER_HOST_MAX
-        if crowded or len(self._tasks) >= HANDSHAKES_MAX:
-            oldest = self._tasks.oldest(host if crowded else None)
-            assert oldest is not None, "there are too many"
-            self._tasks.discard(oldest)
-            oldest.cancel()
-        task = asyncio.get_running_loop().create_task(self._shake_hands(transport, caller))
-        self._tasks.add(task, host)
-        task.add_done_callback(partial(self._shaken, transport))
+        self._under_way.begin(host, self._shake_hands(transport, caller), transport.abort)
 
     def cancel(self) -> None:
         """End them all."""
-        for task in self._tasks:
-            task.cancel()
-
-    def _shaken(self, transport: asyncio.Transport, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled():
-            # Also if it had not begun.
-            transport.abort()
+        self._under_way.cancel()
 
     async def _shake_hands(self, transport: asyncio.Transport, caller: TlsFirst) -> None:
         loop = asyncio.get_running_loop()

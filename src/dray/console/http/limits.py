@@ -17,12 +17,6 @@ CONNECTIONS_MAX: Final = 1_000
 WITHOUT_HEAD_MAX: Final = 500
 """Connections without a request, half of all: when there are more, the oldest is hung up on. So
 silent clients never take the places of others, who send a head as soon as they have connected."""
-HANDSHAKES_MAX: Final = 1_000
-"""TLS handshakes that are not finished, as at the queue manager: the oldest one ends."""
-HANDSHAKES_PER_HOST_MAX: Final = 500
-"""The same for one address, so that one machine shuts out no other."""
-HANDSHAKE_S: Final = 10.0
-"""How long a client may take for one."""
 HEAD_BYTES_MAX: Final = 16 << 10
 """The head of a request, or what the client sent of it; a longer one is answered 400."""
 GRACE_S: Final = 3

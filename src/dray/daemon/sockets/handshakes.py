@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
-from functools import partial
 
-from dray.daemon.limits import HANDSHAKES_MAX, HANDSHAKES_PER_HOST_MAX
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.sockets.callers import shown_address
 from dray.daemon.sockets.listener import Accepted
 from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
 from dray.manager.notices import NoticeKind
 from dray.model.callers import NOBODY, Caller
-from dray.net.places import Places
+from dray.net.handshakes import BoundedHandshakes
 from dray.net.tunnels import Tunnels
 
 
@@ -23,7 +20,6 @@ class Handshakes:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         tunnels: Tunnels,
         shown: ssl.SSLContext,
         *,
@@ -31,12 +27,11 @@ class Handshakes:
         notices: NoticeLog,
     ) -> None:
         """Show callers the certificate of `shown`; pass those that agree to `accepted`."""
-        self._loop = loop
         self._tunnels = tunnels
         self._shown = shown
         self._accepted = accepted
         self._notices = notices
-        self._tasks: Places[asyncio.Task[None]] = Places()
+        self._under_way = BoundedHandshakes()
 
     def present(self, shown: ssl.SSLContext) -> None:
         """Show later callers another certificate."""
@@ -45,21 +40,7 @@ class Handshakes:
     def begin(self, sock: socket.socket, address: object) -> None:
         """Shake hands before serving; in bounded time, and with a bounded number at once."""
         place = Caller(NOBODY, address=shown_address(address)).place
-        crowded = self._tasks.count(place) >= HANDSHAKES_PER_HOST_MAX
-        if crowded or len(self._tasks) >= HANDSHAKES_MAX:
-            oldest = self._tasks.oldest(place if crowded else None)
-            assert oldest is not None, "there are too many"
-            self._tasks.discard(oldest)
-            oldest.cancel()
-        task = self._loop.create_task(self._shake_hands(sock, address))
-        self._tasks.add(task, place)
-        task.add_done_callback(partial(self._shaken, sock))
-
-    def _shaken(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled():
-            # Also if it had not begun, and so could not close it by itself.
-            sock.close()
+        self._under_way.begin(place, self._shake_hands(sock, address), sock.close)
 
     async def _shake_hands(self, sock: socket.socket, address: object) -> None:
         stranger = Caller(NOBODY, address=shown_address(address))
@@ -77,5 +58,4 @@ class Handshakes:
 
     def cancel(self) -> None:
         """End them all."""
-        for task in self._tasks:
-            task.cancel()
+        self._under_way.cancel()

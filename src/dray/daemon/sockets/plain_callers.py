@@ -12,7 +12,7 @@ import socket
 
 from dray.daemon.limits import LINGER_S
 from dray.errors import ConnectionLost
-from dray.net.tunnels import HANDSHAKE_S
+from dray.net.handshakes import HANDSHAKE_S
 from dray.wire.frames import MAGIC, encode_frame, failure
 
 SENTENCE = (
