@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benches.limits import copy_mb_s, make_payload, write_fresh_mb_s
-from benches.peer_servers import SYNC_ALWAYS, missing, nats, nats_program, rabbitmq
+from benches.peer_servers import SYNC_ALWAYS, nats, nats_program, rabbitmq, those_here
 from benches.processes import client
 from benches.results import Result
 from dray.errors import DrayError
@@ -94,14 +94,7 @@ def _round(folder: Path, payload: Path) -> Iterator[tuple[str, Rates]]:
         ("RabbitMQ", "rabbitmq-server", "pika",
          lambda: _rabbitmq(folder / "rabbitmq", folder, payload)),
     ]  # fmt: skip
-    for name, program, module, measure in peers:
-        if lacking := missing(program, module):
-            print(f"{name} is left out: {lacking}")
-            continue
-        try:
-            yield name, measure()
-        except DrayError as error:
-            print(f"{name} is left out: {error}")
+    yield from those_here(peers)
 
 
 def _alone(folder: Path, payload: Path) -> Rates:

@@ -1,7 +1,7 @@
 """The peers' servers: on loopback, on free ports, with data directories of their own.
 
-Each runs in a session of its own and is ended by its id. `missing` says, in one line, why a peer
-cannot be measured here.
+Each runs in a session of its own and is ended by its id. `those_here` says, in one line, why a
+peer cannot be measured here.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from dray.errors import DrayError
 from dray.testing.interrupts import uninterrupted
@@ -30,11 +31,26 @@ EPMD = "epmd"
 PEERS_HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dray" / "peers"
 """What `make peers` unpacks."""
 SYNC_ALWAYS = "always"
+_Figure = TypeVar("_Figure")
 _DISK_USAGE = re.compile("<max-disk-usage>.*?</max-disk-usage>")
 """Artemis takes no messages on a disk that is nine tenths full, as many of developers are."""
 
 
-def missing(program: str, module: str) -> str:
+def those_here(
+    peers: Iterable[tuple[str, str, str, Callable[[], _Figure]]],
+) -> Iterator[tuple[str, _Figure]]:
+    """Measure each peer, given by name, program, Python module and how; say why one is left out."""
+    for name, program, module, measure in peers:
+        if lacking := _missing(program, module):
+            print(f"{name} is left out: {lacking}")
+            continue
+        try:
+            yield name, measure()
+        except DrayError as error:
+            print(f"{name} is left out: {error}")
+
+
+def _missing(program: str, module: str) -> str:
     """What is not installed of a peer; empty if all is there."""
     if shutil.which(program) is None:
         return f"{program} is not installed: make peers"

@@ -12,19 +12,19 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 from benches.peer_servers import (
     artemis,
     artemis_program,
-    missing,
     postgres,
     postgres_program,
     redis,
+    those_here,
 )
 from benches.processes import client
 from benches.results import Result
-from dray.errors import DrayError
 from dray.testing.processes import ManagerProcess
 
 DRAY, EMBEDDED = "Dray", "dray.open"
@@ -89,18 +89,14 @@ def _round(home: Path) -> Iterator[tuple[str, Rates]]:
     yield DRAY, _measured("dray", _dray, home / "dray")
     yield EMBEDDED, _measured("dray", _here, home / "embedded", together=False)
     yield "SQLite", _measured("sqlite", _here, home / "sqlite", together=False)
-    for name, kind, program, module, server in (
-        ("Redis", "redis", "redis-server", "redis", redis),
-        ("Artemis", "artemis", artemis_program(), "", artemis),
-        ("PostgreSQL", "postgres", postgres_program("postgres"), "psycopg", postgres),
-    ):
-        if lacking := missing(program, module):
-            print(f"{name} is left out: {lacking}")
-            continue
-        try:
-            yield name, _measured(kind, server, home / kind)
-        except DrayError as error:
-            print(f"{name} is left out: {error}")
+    yield from those_here(
+        (name, program, module, partial(_measured, kind, server, home / kind))
+        for name, kind, program, module, server in (
+            ("Redis", "redis", "redis-server", "redis", redis),
+            ("Artemis", "artemis", artemis_program(), "", artemis),
+            ("PostgreSQL", "postgres", postgres_program("postgres"), "psycopg", postgres),
+        )
+    )
 
 
 def _measured(kind: str, server: Server, home: Path, *, together: bool = True) -> Rates:

@@ -8,12 +8,12 @@ each confirmed before the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 from benches.limits import make_payload, write_fresh_mb_s
-from benches.peer_servers import artemis, artemis_program, free_port, missing, rabbitmq
+from benches.peer_servers import artemis, artemis_program, free_port, rabbitmq, those_here
 from benches.processes import ClientProcess, client
 from benches.results import Result
 from dray.errors import DrayError
@@ -43,18 +43,11 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
 def _round(home: Path, payload: Path) -> Iterator[tuple[str, float]]:
     yield ALONE, write_fresh_mb_s(home, payload.stat().st_size)
     yield DRAY, _through_dray(home / "dray", payload)
-    peers: list[tuple[str, str, str, Callable[[], float]]] = [
+    peers = [
         ("RabbitMQ", "rabbitmq-server", "pika", lambda: _through_rabbitmq(home, payload)),
         ("Artemis", artemis_program(), "", lambda: _through_artemis(home, payload)),
     ]
-    for name, program, module, measure in peers:
-        if lacking := missing(program, module):
-            print(f"{name} is left out: {lacking}")
-            continue
-        try:
-            yield name, measure()
-        except DrayError as error:
-            print(f"{name} is left out: {error}")
+    yield from those_here(peers)
 
 
 def _through_dray(folder: Path, payload: Path) -> float:
