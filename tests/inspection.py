@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dray.manager.change.compaction import Compactor
-    from dray.manager.disk.disk_room import DiskRoom
+    from dray.manager.disk.room import RoomLeft
     from dray.manager.dispatch import Subjects
     from dray.manager.facts import AnyFact
     from dray.manager.follow_up import QueuesMade
@@ -47,7 +47,7 @@ class Inside:
     @property
     def ledger(self) -> Ledger:
         """What is used of the quotas."""
-        return self._context.ledger
+        return self._context.state.ledger
 
     @property
     def now(self) -> float:
@@ -65,9 +65,9 @@ class Inside:
         return self._subjects.transactions.open
 
     @property
-    def disk_room(self) -> DiskRoom:
+    def room(self) -> RoomLeft:
         """What of the disk may be taken."""
-        return self._context.disk_room
+        return self._context.room
 
     @property
     def waiting_for_room(self) -> WaitingForRoom:
@@ -107,7 +107,7 @@ class Inside:
     @property
     def fact_bytes_max(self) -> int:
         """How many bytes one fact may take."""
-        return self._context.log_room.fact_bytes_max
+        return self._context.room.fact_bytes_max
 
     def record(self, fact: AnyFact) -> None:
         """Make a fact true that no event brings about in a test."""

@@ -19,7 +19,7 @@ ROOMS = sorted(path.parent.name for path in MANAGER.glob("*/__init__.py"))
 
 OPEN_MODULES = {
     "change": 11,
-    "disk": 5,
+    "disk": 4,
     "incoming": 1,
     "peers": 5,
     "queue": 9,

@@ -6,8 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
-from dray.manager.disk.disk_room import DiskRoom
-from dray.manager.disk.log_room import LogRoom
+from dray.manager.disk.room import RoomLeft
 from dray.manager.events import Answer, Body, Effect, Into, Peer
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.follow_up import FollowUp
@@ -17,18 +16,14 @@ from dray.manager.session import Session
 from dray.manager.state.awaiting import Awaiting
 from dray.manager.untold_ends import UntoldEnds
 from dray.manager.works import Works
-from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.leases import Leases
 from dray.model.limits import ACTS_REMEMBERED_MAX
 from dray.wire.frames import Head, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dray.manager.disk.queue_files import FollowedFiles
     from dray.manager.events import ManagerConfig
     from dray.manager.notices import Notices
-    from dray.manager.queue.queues import StoredQueue
     from dray.manager.state.state import State
     from dray.model.access import Access
     from dray.model.access_info import ActInfo
@@ -57,25 +52,19 @@ class Context:
         self.now = now
         self.now_us = int(now * MICROSECONDS)
         """The turn's time in microseconds."""
-        self.ledger = state.ledger
-        """Use of the quotas."""
-        self.started = now
         self.effects: list[Effect] = []
         self.sessions: dict[int, Session] = {}
         self.notices = notices
         """Notices for the operator; the daemon writes them to its log."""
-        self.disk_room = DiskRoom(store, config.low_water_bytes)
-        self.log_room = LogRoom(store)
+        self.room = RoomLeft(store, config.low_water_bytes)
         self.lookups = Lookups(store)
         """Positions of messages by their ids, while somebody asks for them."""
-        self.works = Works(self.log_room, notices)
+        self.works = Works(self.room, notices)
         self.own_messages = OwnMessages(state, store, self.record)
         self.follow_up = FollowUp(state.queues)
         self.awaiting = Awaiting(state)
         self.untold_ends = UntoldEnds()
         """Messages of other managers that ended, until the managers are told how many."""
-        self.own_addresses: set[Peer] = set()
-        """Under which this manager is reached: a queue that is named by one is a queue here."""
         self.access = config.access
         self.peer_tokens = config.peer_tokens
         """The rules of access; the daemon brings others when it reads the configuration again."""
@@ -83,13 +72,6 @@ class Context:
         """Acts of callers lately, the newest first."""
         self.leases = Leases(state.next_number)
         self._files = files
-        self._connections = 0
-
-    def connection_number(self) -> bytes:
-        """A number for a connection with another manager, which no other connection has."""
-        identity = self.state.identity
-        self._connections += 1
-        return identity.key.once(identity.incarnation, self._connections)
 
     def begin_turn(self, now: float) -> list[Effect]:
         """Begin anew, at that time or later; gives the list that the turn fills."""
@@ -104,21 +86,12 @@ class Context:
         if peer_tokens is not None:
             self.peer_tokens = peer_tokens
 
-    def reached_at(self, addresses: Iterable[Peer]) -> None:
-        """Learn under which addresses this manager is reached from now on."""
-        self.own_addresses.clear()
-        self.own_addresses.update(addresses)
-
     def record(self, fact: AnyFact) -> None:
         """Make a fact true, and durable with the turn's sync."""
         self.state.apply(fact)
         self.store.append(encode_fact(fact))
         if self._files is not None:
             self._files.follow(fact)
-
-    def touch(self, queue: StoredQueue) -> None:
-        """Note that waiting receivers, or the queue's stream, may go on."""
-        self.follow_up.touched[queue.number] = queue
 
     def answer(
         self,
@@ -136,7 +109,3 @@ class Context:
     def refuse(self, session: Session, request_id: int, error: DrayError) -> None:
         """Answer a request with an error."""
         self.effects.append(Answer(session.number, request_id, failure(error)))
-
-    def transaction_id(self, number: int) -> TransactionId:
-        """The text form of a transaction of this manager."""
-        return TransactionId(join_id(ManagerId(self.state.manager_id), number))

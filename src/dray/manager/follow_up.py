@@ -31,6 +31,10 @@ class FollowUp:
         self.made = QueuesMade()
         """Queues and sub-queues; those that were deleted are forgotten when it matters."""
 
+    def touch(self, queue: StoredQueue) -> None:
+        """Note that waiting receivers, or the queue's stream, may go on."""
+        self.touched[queue.number] = queue
+
     def __bool__(self) -> bool:
         """Whether anything is to be done."""
         return bool(self.touched or self.to_tell or self.perhaps_unused)

@@ -22,8 +22,8 @@ from dray.manager.change.expiry import expire
 from dray.manager.change.lqs import FileKeeper, FilesReport
 from dray.manager.change.quarantine import damaged_messages, set_aside
 from dray.manager.context import MICROSECONDS, Context
-from dray.manager.disk.log_room import window_of
 from dray.manager.disk.queue_files import FollowedFiles
+from dray.manager.disk.room import window_of
 from dray.manager.dispatch import Subjects
 from dray.manager.events import (
     AccessChanged,
@@ -191,7 +191,7 @@ class QueueManager:
             case LinkFrame(peer, frame):
                 self._subjects.links.frame(peer, frame)
             case Reachable(addresses):
-                context.reached_at(addresses)
+                context.state.identity.reached_at(addresses)
             case AccessChanged(access, peer_tokens):
                 change_access(context, access, peer_tokens)
             case Tick():
@@ -202,7 +202,7 @@ class QueueManager:
         if (
             context.follow_up
             or self._subjects.holes.wanted
-            or context.disk_room.refuses
+            or context.room.refuses
             or context.state.stream_ends.news
             or sources.waiting_for_room
             or sources.missing_queues
@@ -216,7 +216,7 @@ class QueueManager:
         context = self._context
         subjects = self._subjects
         self._serve()
-        if context.disk_room.refuses:
+        if context.room.refuses:
             self._tell_of_disk()
         sources, to_tell = subjects.sources, context.follow_up.to_tell
         if to_tell:
@@ -235,7 +235,7 @@ class QueueManager:
 
     def _tell_of_disk(self) -> None:
         """Say once that the disk refuses messages, and once that it takes them again."""
-        room, notices = self._context.disk_room, self._context.notices
+        room, notices = self._context.room, self._context.notices
         if room.take_refusal():
             self._compactor.room_was_refused()
             if not self._disk_told:

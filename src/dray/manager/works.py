@@ -24,7 +24,7 @@ from dray.manager.notices import NoticeKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dray.manager.disk.log_room import LogRoom
+    from dray.manager.disk.room import RoomLeft
     from dray.manager.notices import Notices
 
 
@@ -39,9 +39,9 @@ class Work(NamedTuple):
 class Works:
     """Work that has begun and not ended, in the order in which it was begun."""
 
-    def __init__(self, log_room: LogRoom, notices: Notices) -> None:
+    def __init__(self, room: RoomLeft, notices: Notices) -> None:
         """Begin with none."""
-        self._log_room = log_room
+        self._room = room
         self._notices = notices
         self._begun: deque[Work] = deque()
 
@@ -62,14 +62,14 @@ class Works:
 
     def go_on(self) -> None:
         """Go on with what was parked, as far as there is room."""
-        while self._begun and not self._log_room.has_said_enough:
+        while self._begun and not self._room.has_said_enough:
             self._go_on_with_first()
 
     def _go_on_with_first(self, *, now: bool = False) -> None:
         steps, refused = self._begun[0]
         try:
             for _ in steps:
-                if self._log_room.has_said_enough:
+                if self._room.has_said_enough:
                     return
         except StorePoisoned:
             raise

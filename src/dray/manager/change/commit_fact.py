@@ -93,7 +93,7 @@ class CommitFact:
     def join_own(self, queue: StoredQueue, staged: Staged) -> None:
         """A message of the manager's own joins a queue, as a transaction by itself."""
         context = self._context
-        context.ledger.stage(queue, staged.extent.length)
+        context.state.ledger.stage(queue, staged.extent.length)
         in_group = queue.options.transactional and not staged.express
         transaction = staged.number if in_group else 0
         # The queue may lead to one of another manager, of either kind.
@@ -158,11 +158,11 @@ class CommitFact:
                 context.follow_up.perhaps_unused[queue.number] = None
             # Streams pass over what left, and who waits for a whole transaction may have it now.
             if queue.stream is not None or queue.waiters:
-                context.touch(queue)
+                context.follow_up.touch(queue)
         for (queue, staged, _), first in zip(self._sends, firsts, strict=True):
             self._watch(queue, staged, first)
         for target, first, _ in self._moving:
-            context.touch(target)
+            context.follow_up.touch(target)
             watch_arrivals(context.store, target, first)
         if departures is not None:
             departures.watch()
@@ -206,7 +206,7 @@ class CommitFact:
             if tails:
                 admit(context, target, b"".join(tails))
         for queue, staged, packed in self._express_sends:
-            context.ledger.stage(queue, -sum(each.extent.length for each in staged))
+            context.state.ledger.stage(queue, -sum(each.extent.length for each in staged))
             admit(context, queue, packed)
 
     def _acknowledge(self, departures: Departures) -> None:
@@ -229,8 +229,8 @@ class CommitFact:
         placed = 0
         for each in staged:
             placed += each.extent.length
-        context.ledger.stage(queue, -placed)
-        context.touch(queue)
+        context.state.ledger.stage(queue, -placed)
+        context.follow_up.touch(queue)
         if not queue.index.part_count or queue.outgoing:
             return
         for lookup_id, each in enumerate(staged, first):
@@ -270,7 +270,7 @@ def forget_parts(context: Context, queue: StoredQueue, lookup_ids: list[int], he
             assembly.held -= held
         queue.parts.removed(seen)
     # The rest of those may be a hole by now, and a receiver may wait for it.
-    context.touch(queue)
+    context.follow_up.touch(queue)
 
 
 def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: int = 0) -> bytes:

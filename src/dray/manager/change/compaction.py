@@ -88,7 +88,7 @@ class Compactor:
             self._context.store.trim(STEP_FILES)
         elif self._waiting:
             self.disturbed()
-            if self._context.log_room.has_said_enough:
+            if self._context.room.has_said_enough:
                 return
             self._step()
 
@@ -101,7 +101,7 @@ class Compactor:
         lookups: list[int] = []
         places: list[bytes] = []
         moved = 0
-        most = min(STEP_MESSAGES_MAX, self._context.log_room.portion_bytes // _MOVED_BYTES)
+        most = min(STEP_MESSAGES_MAX, self._context.room.portion_bytes // _MOVED_BYTES)
         for looked_at, packed in enumerate(queue.index.from_entry(after)):
             if looked_at == most or moved >= STEP_BYTES:
                 self._waiting[number] = after

@@ -185,7 +185,7 @@ class Departures:
     def watch(self) -> None:
         """After the fact: let those who watch the queues know what has joined them."""
         for each in self._joining.values():
-            self._context.touch(each.queue)
+            self._context.follow_up.touch(each.queue)
             watch_arrivals(self._context.store, each.queue, each.first)
 
     def move(self, queue_number: int, tail: bytes) -> bool:
@@ -282,7 +282,7 @@ class Departures:
         length = extent_of(tail).length
         # A queue's own journal is in the same account as the queue: there a move needs no room.
         moving = 0 if queue.parent is not None else joining.bytes + length
-        ledger = self._context.ledger
+        ledger = self._context.state.ledger
         if not (
             ledger.has_account_room(queue, moving)
             and ledger.has_own_room(queue, joining.bytes + length)
@@ -313,7 +313,7 @@ class Departures:
         return (
             size <= REWRITTEN_BYTES_MAX
             and kind_of(extent.file) is Kind.RECOVERABLE
-            and self._context.disk_room.has(size)
+            and self._context.room.has(size)
         )
 
 
@@ -370,7 +370,7 @@ def delivered(context: Context, queue: StoredQueue, upto: int) -> tuple[int, byt
     if not any_asks_in(going):
         return upto, b""
     waiting: list[bytes] = []
-    most = context.log_room.portion_bytes // TAIL_BYTES
+    most = context.room.portion_bytes // TAIL_BYTES
     reached = 0
     for packed in entries_in(going):
         if len(waiting) == most:

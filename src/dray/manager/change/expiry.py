@@ -40,9 +40,9 @@ word of what expires there takes a way through a busy machine at the most."""
 
 def expire(context: Context) -> None:
     """Take out what has expired, as much as one fact can tell of; the rest is due at once again."""
-    if context.log_room.has_said_enough:
+    if context.room.has_said_enough:
         return
-    room = context.log_room.portion_bytes
+    room = context.room.portion_bytes
     # A message that was put back has been noted twice.
     expired: dict[int, dict[int, None]] = {}
     for number, lookup_id in islice(context.state.expiries.due(context.now_us), _AT_ONCE_MAX):

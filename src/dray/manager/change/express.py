@@ -65,7 +65,7 @@ def admit(context: Context, queue: StoredQueue, tails: bytes) -> None:
     if queue.stream is not None:
         queue.stream.untaken = len(queue.express_positions)
     context.state.admit_express(queue, tails, block.start)
-    context.touch(queue)
+    context.follow_up.touch(queue)
 
 
 def lasting(store: Store, tail: bytes, kind: Kind) -> bytes:

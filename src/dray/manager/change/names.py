@@ -36,7 +36,7 @@ def known(context: Context, name: str) -> StoredQueue | None:
 def seen_from_here(context: Context, name: str) -> QueueAddress:
     """A name taken apart; the address of a queue of this manager's own is its plain name."""
     address = parse_queue_address(name)
-    if address.remote and Peer(address.host, address.port) in context.own_addresses:
+    if address.remote and Peer(address.host, address.port) in context.state.identity.own_addresses:
         return QueueAddress(address.queue, address.sub_queue)
     return address
 

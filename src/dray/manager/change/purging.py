@@ -38,7 +38,7 @@ def portion(
 
     `to_journal` if each goes to a journal; `always_told` as in `cost_of_leaving`.
     """
-    room = context.log_room.portion_bytes
+    room = context.room.portion_bytes
     least = POSITION_BYTES + TAIL_BYTES * to_journal
     first = list(islice(entries, min(_AT_ONCE_MAX, max(1, room // least))))
     if not always_told and not any_asks_in(b"".join(first)):
@@ -219,4 +219,4 @@ def _held_portion(context: Context, queue: StoredQueue, upto: int) -> list[int]:
         for each in queue.index.held_positions()
         if each < upto and each not in queue.purge_pending
     )
-    return list(islice(held, max(1, context.log_room.portion_bytes // POSITION_BYTES)))
+    return list(islice(held, max(1, context.room.portion_bytes // POSITION_BYTES)))

@@ -105,7 +105,7 @@ def closed(context: Context, session: Session) -> None:
 def drop_unused(context: Context) -> None:
     """Delete the queues that nobody has any use for, as many as the turn can tell of."""
     candidates = context.follow_up.perhaps_unused
-    while candidates and not context.log_room.has_said_enough:
+    while candidates and not context.room.has_said_enough:
         number, _ = candidates.popitem()
         queue = context.state.queues.get(number)
         if queue is not None and _is_unused(context, queue):

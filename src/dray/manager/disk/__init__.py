@@ -7,7 +7,6 @@ Other rooms use these modules; the others are private to this room:
 
     placing        where the records of a frame go
     envelopes      what travels with a record
-    disk_room      room on the disk
-    log_room       room in the log
+    room           room on the disk, and in the log
     queue_files    paths and contents of the text files of queues
 """

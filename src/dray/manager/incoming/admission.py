@@ -59,9 +59,9 @@ def _judge(context: Context, queue: StoredQueue, arrival: Arrival) -> list[Judge
     size = 0
     # Mostly there is room for all, and then not every message need be asked about.
     total = arrival.new_bytes
-    ledger = context.ledger
+    ledger = context.state.ledger
     roomy = ledger.has_own_room(queue, total) and ledger.has_account_room(queue, total)
-    left = context.log_room.fact_bytes_max
+    left = context.room.fact_bytes_max
     for at in range(arrival.begin, len(arrival.headers)):
         envelope = arrival.head.envelopes[at]
         why = _unfit(queue, envelope)
@@ -122,7 +122,7 @@ def _admit_run(
     entering = [each for each in judged if each[2] is None or each[0] in kept_here]
     spans = [] if arrival.placed is not None else arrival.spans(entering, queue)
     size = sum(span.length for span in spans)
-    context.disk_room.check(size, fact_bytes=len(entering) * TAIL_BYTES)
+    context.room.check(size, fact_bytes=len(entering) * TAIL_BYTES)
     _check_routes(context, queue, arrival, judged)
     # A record that cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
@@ -177,7 +177,7 @@ def _admit_run(
     if cut_short:
         watch_ends(context, queue, arrival, going, judged)
     if admitted or cut_short:
-        context.touch(queue)
+        context.follow_up.touch(queue)
 
 
 def _check_routes(

@@ -89,7 +89,7 @@ class KeptAhead:
         self._sessions[session.number] = session
         self._pieces.setdefault(session.number, {})[key] = piece
         self._count(session, piece, 1)
-        self.context.ledger.stage(queue, piece.extent.length)
+        self.context.state.ledger.stage(queue, piece.extent.length)
 
     def leave(self, session: Session, key: PieceKey) -> KeptPiece | None:
         """Take a piece out; its room counts no more, and its bytes are the caller's."""
@@ -101,7 +101,7 @@ class KeptAhead:
             del self._pieces[session.number], self._sessions[session.number]
         self._count(session, piece, -1)
         queue = self.context.state.queues.get(piece.queue)
-        self.context.ledger.give_back(piece.queue, queue, piece.extent.length)
+        self.context.state.ledger.give_back(piece.queue, queue, piece.extent.length)
         return piece
 
     def drop(self, session: Session, key: PieceKey) -> None:
@@ -221,8 +221,8 @@ def _has_room(kept: KeptAhead, session: Session, queue: StoredQueue, size: int) 
     context, (used, count) = kept.context, kept.used_by(session.peer_id)
     if used + size > AHEAD_BYTES_MAX or count >= AHEAD_PIECES_MAX:
         return False
-    free = context.disk_room.free - context.disk_room.low_water
-    room = min(free, context.ledger.room(queue, free))
+    free = context.room.free - context.room.low_water
+    room = min(free, context.state.ledger.room(queue, free))
     return used + size <= (room + used) // AHEAD_SHARE
 
 

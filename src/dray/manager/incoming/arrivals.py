@@ -248,7 +248,7 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
         )  # fmt: skip
         for number, _, transaction in ended:
             queue.parts.source_went_on(number, transaction, ended=True)
-        context.touch(queue)
+        context.follow_up.touch(queue)
     _say_position(context, session, queue, head.stream)
 
 

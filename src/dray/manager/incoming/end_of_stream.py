@@ -45,7 +45,7 @@ def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream com
             queue = context.state.queues.get(route.queue)
             if queue is not None:
                 queue.parts.source_went_on(number, transaction, ended=True)
-                context.touch(queue)
+                context.follow_up.touch(queue)
         give_up_on(holes, key)
     context.untold_ends.forget(key)
     context.answer(session, 0, EndStreamAcked(head.stream))

@@ -64,7 +64,7 @@ class Sources:
         self.context = context
         self.confirmed: dict[StreamKey, Session] = {}
         """Over which session each incoming stream's source is told of its messages."""
-        self.waiting_for_room = WaitingForRoom(context.state, context.disk_room)
+        self.waiting_for_room = WaitingForRoom(context.state, context.room)
         """Streams that the computer's quota or the disk had no room for."""
         self.missing_queues = MissingQueues(context.state.queues)
         """Streams that were refused because there is no such queue."""
@@ -104,7 +104,7 @@ def act_on(
 
 def _portion(context: Context, news: list[Confirmed]) -> tuple[list[Confirmed], list[Confirmed]]:
     """The part of the news that one fact can hold, at least one, and the rest."""
-    room, count = context.log_room.portion_bytes, 0
+    room, count = context.room.portion_bytes, 0
     for each in news[:_HEARD_AT_ONCE]:
         room -= TOLD_BYTES if each.administration_queue else KEPT_BYTES
         if room < 0 and count:
@@ -219,7 +219,7 @@ def _own(
     why, kept_there = told.message_class & ~KEPT_THERE, bool(told.message_class & KEPT_THERE)
     if told.administration_queue:
         # A large message is known to its sender by the number of its header.
-        message_id = context.transaction_id(told.sequence or told.number)
+        message_id = context.state.transaction_id(told.sequence or told.number)
         wish = Wish(told.administration_queue, why, message_id, told.label)
         fact.departures.wishes.append(wish)
     if why == MessageClass.ACK_REACH_QUEUE:

@@ -147,7 +147,7 @@ def forget_old_ends(context: Context) -> None:
     """Give up on peers that could not be told for too long that a stream has ended."""
     before_us = context.now_us - int(END_AGE_S_MAX * MICROSECONDS)
     while (old := context.state.stream_ends.oldest_before(before_us)) is not None:
-        if context.log_room.has_said_enough:
+        if context.room.has_said_enough:
             return
         sentence = (
             f"this manager could not be told within {END_AGE_S_MAX / 86400:.0f} days that an"

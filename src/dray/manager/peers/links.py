@@ -141,7 +141,7 @@ class Links:
                         return
                 case Renewed(sequence_id, judged):
                     self.context.record(StreamRenewed(queue.number, sequence_id, judged))
-                    self.context.touch(queue)
+                    self.context.follow_up.touch(queue)
                 case Diverged(sequence_id, upto):
                     self._notice(_DIVERGED, queue, diverged(queue.route.peer, queue.name))
                     now_us = self.context.now_us
@@ -192,7 +192,7 @@ class Links:
     def hello(self, peer: Peer) -> Hello:
         """The first frame on a new connection to a peer."""
         link = self._links.to(peer)
-        link.once, link.key = self.context.connection_number(), None
+        link.once, link.key = self.context.state.identity.connection_number(), None
         return possession.hello(self.context, link.once, self.context.peer_tokens.get(peer, ""))
 
     def up(self, peer: Peer, caller: str = "") -> None:
@@ -376,7 +376,7 @@ class Links:
         assert queue.stream is not None, "only what has a stream delivers"
         context, reached = self.context, 0
         while reached < upto:
-            if reached and context.log_room.has_said_enough:
+            if reached and context.room.has_said_enough:
                 return False
             reached, awaiting = delivered(context, queue, upto)
             stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))

@@ -342,7 +342,7 @@ def handle_resolve_outgoing(
 
     def resolved() -> None:
         context.record(DivergenceResolved(queue.number))
-        context.touch(queue)
+        context.follow_up.touch(queue)
         context.answer(session, request_id, Done(count))
 
     count = len(queue.index)
@@ -364,7 +364,7 @@ def _to_dead_letters(
     lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
     for found in portions(context, queue, lookup_ids):
         entries = entries_at(queue, found)
-        context.ledger.check(dead, sum(extent_of(tail_of(each)).length for each in entries))
+        context.state.ledger.check(dead, sum(extent_of(tail_of(each)).length for each in entries))
         fact = CommitFact(context)
         for packed in entries:
             tail = with_class(with_expiry(tail_of(packed), 0), IN_DOUBT)

@@ -67,7 +67,7 @@ def welcome(context: Context, session: Session, head: Hello, answer: Welcome) ->
     """Show a manager that calls our key; raises `ProtocolError` if its own does not fit its id."""
     if not head.manager_id or id_of(head.public) != head.manager_id:
         raise ProtocolError("the id of a queue manager is the fingerprint of its public key")
-    own, once = context.state.identity.key, context.connection_number()
+    own, once = context.state.identity.key, context.state.identity.connection_number()
     session.key = own.answering(once, head.public, head.once)
     if session.key is None:
         raise ProtocolError("the calling queue manager sent a public key that is not valid")

@@ -147,7 +147,7 @@ def handle_answer(holes: Holes, session: Session, _request_id: int, head: Repair
             continue
         if _meet(lacking(assembly), head.gone):
             assembly.refused = _GONE
-            context.touch(queue)
+            context.follow_up.touch(queue)
 
 
 def give_up_on(holes: Holes, stream: StreamKey) -> None:
@@ -158,7 +158,7 @@ def give_up_on(holes: Holes, stream: StreamKey) -> None:
         assembly = queue.parts.get(wanted.key) if queue is not None else None
         if queue is not None and assembly is not None:
             assembly.refused = _DELETED
-            context.touch(queue)
+            context.follow_up.touch(queue)
 
 
 def answer(context: Context, queue: StoredQueue, head: RepairWanted) -> RepairAnswer:
@@ -256,7 +256,7 @@ def nameable(missing: list[Missing]) -> list[Missing]:
 
 def _move(context: Context, dead: StoredQueue, lookup_ids: list[int], queue: StoredQueue) -> None:
     entries = entries_at(dead, lookup_ids)
-    context.ledger.check(queue, sum(unpack(packed).length for packed in entries))
+    context.state.ledger.check(queue, sum(unpack(packed).length for packed in entries))
     tails = [as_group(tail_of(packed)) for packed in entries]
     forget_parts(context, dead, lookup_ids, 0)
     fact = CommitFact(context)

@@ -25,7 +25,7 @@ from dray.model.limits import ROOM_LOOK_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.manager.disk.disk_room import DiskRoom
+    from dray.manager.disk.room import RoomLeft
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.state.state import State
@@ -47,7 +47,7 @@ class Waiting(NamedTuple):
 class WaitingForRoom:
     """Which streams wait; volatile, for a source that connects anew tries again at once."""
 
-    def __init__(self, state: State, disk: DiskRoom) -> None:
+    def __init__(self, state: State, disk: RoomLeft) -> None:
         """Begin with none."""
         self._ledger = state.ledger
         self._disk = disk

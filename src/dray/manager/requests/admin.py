@@ -233,10 +233,7 @@ def _delivery(links: Links, session: Session, queue: StoredQueue) -> DeliveryInf
 
 
 def handle_delete(
-    transactions: Transactions,
-    session: Session,
-    request_id: int,
-    head: DeleteQueue,
+    transactions: Transactions, session: Session, request_id: int, head: DeleteQueue
 ) -> None:
     """Delete a queue with its messages; those who wait at it are told."""
     context = transactions.context
@@ -309,7 +306,7 @@ def _check_nothing_prepared(context: Context, family: list[StoredQueue]) -> None
     numbers = {queue.number for queue in family}
     for prepared in context.state.prepared.values():
         if not isinstance(prepared, BatchStaged) and sub_queues.used_by(prepared) & numbers:
-            name = context.transaction_id(prepared.transaction)
+            name = context.state.transaction_id(prepared.transaction)
             raise Misuse(
                 f"{family[0].name!r} cannot be deleted: the prepared transaction {name} has sent to"
                 " it or received from it; commit or abort that first"
@@ -317,7 +314,13 @@ def _check_nothing_prepared(context: Context, family: list[StoredQueue]) -> None
 
 
 def handle_describe(
-    links: Links, streams: ArrivingStreams, session: Session, request_id: int, _head: Describe
+    links: Links,
+    streams: ArrivingStreams,
+    session: Session,
+    request_id: int,
+    _head: Describe,
+    *,
+    started: float,
 ) -> None:
     """Tell how the manager stands."""
     context = links.context
@@ -331,12 +334,12 @@ def handle_describe(
         id=ManagerId(context.state.manager_id),
         name=context.state.name,
         version=context.config.version,
-        quota=context.ledger.limits[Account.COMPUTER],
-        bytes_used=context.ledger.stored[Account.COMPUTER],
-        journal_quota=context.ledger.limits[Account.JOURNAL],
-        journal_bytes_used=context.ledger.stored[Account.JOURNAL],
+        quota=context.state.ledger.limits[Account.COMPUTER],
+        bytes_used=context.state.ledger.stored[Account.COMPUTER],
+        journal_quota=context.state.ledger.limits[Account.JOURNAL],
+        journal_bytes_used=context.state.ledger.stored[Account.JOURNAL],
         outgoing_queues=outgoing,
-        uptime=context.now - context.started,
+        uptime=context.now - started,
         syncs=counters.syncs,
         groups=counters.groups,
         heap_files=counters.heap_files,
@@ -345,8 +348,8 @@ def handle_describe(
         express_memory=counters.express_memory,
         express_in_memory=counters.express_in_memory,
         ahead_bytes=streams.kept_ahead.total_bytes,
-        disk_free=max(0, context.disk_room.free),
-        low_water=context.disk_room.low_water,
+        disk_free=max(0, context.room.free),
+        low_water=context.room.low_water,
         now=context.now,
     )
     context.answer(session, request_id, ManagerState(info))
@@ -373,7 +376,7 @@ def handle_set_quota(context: Context, session: Session, request_id: int, head: 
         _check_has_quotas(queue)
         number, quota, journal_quota = queue.number, queue.quota, queue.options.journal_quota
     else:
-        number, limits = 0, context.ledger.limits
+        number, limits = 0, context.state.ledger.limits
         quota, journal_quota = limits[Account.COMPUTER], limits[Account.JOURNAL]
     _check_quota("quota", head.quota, lowest=SetQuota.KEPT)
     _check_quota("journal_quota", head.journal_quota, lowest=SetQuota.KEPT)

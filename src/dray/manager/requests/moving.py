@@ -112,7 +112,7 @@ def handle_move_messages(
     if target is None and not is_kept:
         raise Misuse(f"{queue.name!r} keeps no ended messages; receive or purge its messages")
     found = _Chosen(context, queue, head.lookup_ids)
-    if len(found.lookup_ids) * MOVED_BYTES > context.log_room.fact_bytes_max:
+    if len(found.lookup_ids) * MOVED_BYTES > context.room.fact_bytes_max:
         raise Misuse("so many messages do not fit the log; move fewer at a time")
     fact = CommitFact(context, head.number)
     if target is None:
@@ -124,7 +124,7 @@ def handle_move_messages(
     for key in found.large:
         queue.parts.dropped(key)
     fact.record()
-    context.touch(queue)
+    context.follow_up.touch(queue)
     context.answer(session, request_id, Done(found.count))
 
 
@@ -223,9 +223,9 @@ def _check_target(context: Context, found: _Chosen, target: StoredQueue) -> None
     size = sum(entry.length for entry in found.entries)
     is_alike = target.account is queue.account
     if target.counted is not queue.counted and not (
-        is_alike and context.ledger.has_own_room(target, size)
+        is_alike and context.state.ledger.has_own_room(target, size)
     ):
-        context.ledger.check(target, size)
+        context.state.ledger.check(target, size)
 
 
 def _check_are_own(context: Context, found: _Chosen) -> None:
@@ -430,5 +430,5 @@ def _record_move(
     if queue.kind is QueueKind.SUB:
         context.follow_up.perhaps_unused[queue.number] = None
     for each in (queue, target):
-        context.touch(each)
+        context.follow_up.touch(each)
     watch_arrivals(context.store, target, first)

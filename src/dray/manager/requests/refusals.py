@@ -53,7 +53,7 @@ def tell_of_full_queue(
     if queue.kind is not QueueKind.PRIVATE or head.transaction:
         return
     refused = list(_without_room(context, queue, head, headers))
-    most = max(1, context.log_room.fact_bytes_max // REFUSED_BYTES)
+    most = max(1, context.room.fact_bytes_max // REFUSED_BYTES)
     for first in range(0, len(refused), most):
         fact = CommitFact(context)
         for each in refused[first : first + most]:
@@ -66,7 +66,7 @@ def _without_room(
 ) -> Iterator[_Refused]:
     size = offset = 0
     for header, length, crc in zip(headers, head.sizes, head.crcs, strict=True):
-        if context.ledger.has_own_room(queue, size + length):
+        if context.state.ledger.has_own_room(queue, size + length):
             size += length
         elif header.copies:
             yield _Refused(header, crc, offset)
@@ -89,7 +89,7 @@ def _tell(
         return
     dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
     try:
-        context.disk_room.check(header.record_bytes, fact_bytes=REFUSED_BYTES)
+        context.room.check(header.record_bytes, fact_bytes=REFUSED_BYTES)
         record = body[offset : offset + header.record_bytes]
         place = context.store.place(record, Kind.JOURNAL)
     except StoreFull:

@@ -164,7 +164,7 @@ class Requests:
             **_bound(_BATCHES, self._batches),
             **_bound(_RECEIVES, receives),
             **_bound(_LINKS, links),
-            **_bound(_LINKS_AND_STREAMS, links, streams),
+            **_bound(_LINKS_AND_STREAMS, links, streams, started=context.now),
             **_bound(_STRANGERS, strangers),
             **_bound(_BACKUPS, self._backups),
             **_bound(_RELAY, relay),
@@ -213,6 +213,6 @@ class Requests:
 
 
 def _bound(
-    table: Mapping[type[frames.Head], Callable[..., None]], *subjects: object
+    table: Mapping[type[frames.Head], Callable[..., None]], *subjects: object, **facts: object
 ) -> Mapping[type[frames.Head], Callable[..., None]]:
-    return {kind: partial(handler, *subjects) for kind, handler in table.items()}
+    return {kind: partial(handler, *subjects, **facts) for kind, handler in table.items()}

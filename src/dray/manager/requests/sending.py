@@ -189,9 +189,9 @@ def _make_room(
     if transaction is not None:
         beyond = place_of_reserved(context, transaction, queue, count)
     if beyond:
-        context.ledger.check(queue, beyond)
-        context.disk_room.check(beyond, fact_bytes=transaction.fact_bytes if transaction else cost)
-        context.ledger.stage(queue, beyond)
+        context.state.ledger.check(queue, beyond)
+        context.room.check(beyond, fact_bytes=transaction.fact_bytes if transaction else cost)
+        context.state.ledger.stage(queue, beyond)
 
 
 def _stage(
@@ -210,7 +210,7 @@ def _stage(
     cost = cost_of_sending(headers, outgoing=queue.outgoing)
     if transaction is not None:
         transaction.note_operations(context, len(headers), cost)
-    elif cost > context.log_room.fact_bytes_max:
+    elif cost > context.room.fact_bytes_max:
         raise Misuse("a batch of so many messages does not fit the log: send fewer")
     try:
         _make_room(context, queue, transaction, len(body), cost=cost)
@@ -243,7 +243,7 @@ def _place(
     try:
         places = place_batch(context.store, body, head.sizes, kinds)
     except StoreFull:
-        context.ledger.stage(queue, -len(body))
+        context.state.ledger.stage(queue, -len(body))
         raise
     try:
         # The disk is at work already; what is damaged was never named and leaves nothing behind.
@@ -251,7 +251,7 @@ def _place(
     except ProtocolError:
         for place in places:
             context.store.discard(place)
-        context.ledger.stage(queue, -len(body))
+        context.state.ledger.stage(queue, -len(body))
         raise
     return places
 

@@ -76,8 +76,8 @@ class Statuses:
             return
         message = status_message(self._queue.name, assembly.key, list(assembly.missing()))
         try:
-            context.ledger.check(target, message.body_size + _HEAD_BYTES)
-            context.disk_room.check(message.body_size + _HEAD_BYTES, fact_bytes=TAIL_BYTES)
+            context.state.ledger.check(target, message.body_size + _HEAD_BYTES)
+            context.room.check(message.body_size + _HEAD_BYTES, fact_bytes=TAIL_BYTES)
             extent, crc, number = context.own_messages.place(message)
         except (QuotaExceeded, StoreFull):
             return

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
 from dray.manager.change.commit_fact import packed_tails
 from dray.manager.context import MICROSECONDS
-from dray.manager.disk.disk_room import Promise
 from dray.manager.disk.envelopes import piece
+from dray.manager.disk.room import Promise
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import split_tails
@@ -92,7 +92,7 @@ def handle_begin(
     if head.number in transactions.open or context.state.has_committed(head.number):
         raise TransactionSequence(
             "the upload was begun before; resume it",
-            transaction_id=context.transaction_id(head.number),
+            transaction_id=context.state.transaction_id(head.number),
         )
     if len(context.state.uploads) >= UPLOADS_MAX:
         raise Misuse(
@@ -205,7 +205,7 @@ def handle_list(context: Context, session: Session, request_id: int, head: ListU
     """List what is unfinished in a queue, or in all of them."""
     found = [
         UploadIs(
-            str(context.transaction_id(each.number)),
+            str(context.state.transaction_id(each.number)),
             each.size,
             each.begun_us,
             each.used_us,
@@ -234,7 +234,7 @@ def leave(transactions: Transactions, transaction: OpenTransaction) -> None:
         for each in staged[kept:]:
             context.store.discard(each.extent)
             if queue is not None:
-                context.ledger.stage(queue, -each.extent.length)
+                context.state.ledger.stage(queue, -each.extent.length)
         del staged[kept:]
     transaction.send_frames = 0
     transaction.doomed = None
@@ -258,7 +258,7 @@ def take_up(ages: UploadAges) -> None:
             ]
             transaction.sends[upload.queue] = staged
             transaction.marked = transaction.operations = len(staged)
-            context.ledger.stage(queue, sum(each.extent.length for each in staged))
+            context.state.ledger.stage(queue, sum(each.extent.length for each in staged))
         watch_age(ages, upload.number)
 
 
@@ -283,7 +283,7 @@ def drop_old(ages: UploadAges) -> None:
             watch_age(ages, number)
             continue
         abort(transactions, transaction)
-        name = context.transaction_id(number)
+        name = context.state.transaction_id(number)
         sentence = (
             f"the unfinished upload {name} was dropped, because nobody resumed it for"
             f" {UPLOAD_AGE_S_MAX / 86400:.0f} days; send the file again if it is still wanted"
@@ -308,5 +308,5 @@ def _reserve_again(
 
 def _state(context: Context, upload: Upload | None) -> UploadState:
     assert upload is not None, "it was begun or found just now"
-    name = str(context.transaction_id(upload.number))
+    name = str(context.state.transaction_id(upload.number))
     return UploadState(OPEN, name, upload.parts, upload.size, upload.digest, upload.source)

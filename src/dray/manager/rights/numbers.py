@@ -36,7 +36,7 @@ def own_number(context: Context, session: Session, number: int) -> None:
     ):
         raise TransactionSequence(
             "the number was not leased to this caller; use one of a lease of its own",
-            transaction_id=context.transaction_id(number),
+            transaction_id=context.state.transaction_id(number),
         )
 
 

@@ -1,12 +1,15 @@
 """Identities over time: the incarnations of this store, and the managers that it has met.
 
-Durable, and made by facts like all of the state. `docs/explanation/identity.md` tells which
-conversations carry these facts, and what happens when they do not fit.
+Durable, and made by facts like all of the state, but for the addresses under which the manager is
+reached and the number of its connections, which begin anew with each start.
+`docs/explanation/identity.md` tells which conversations carry these facts, and what happens when
+they do not fit.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
@@ -85,11 +88,23 @@ class StoreIdentity:
         """How many managers are bound to each caller."""
         self.token_expires_us = 0
         """When the next token expires; 0 if none does."""
+        self.own_addresses: frozenset[Peer] = frozenset()
+        """Under which the manager is reached: a queue that is named by one is a queue here."""
+        self._connections = 0
 
     @property
     def incarnation(self) -> int:
         """The number of the present incarnation; 0 before the first."""
         return self.incarnations[-1].number if self.incarnations else 0
+
+    def reached_at(self, addresses: Iterable[Peer]) -> None:
+        """Learn under which addresses the manager is reached from now on."""
+        self.own_addresses = frozenset(addresses)
+
+    def connection_number(self) -> bytes:
+        """A number for a connection with another manager, which no other connection has."""
+        self._connections += 1
+        return self.key.once(self.incarnation, self._connections)
 
     def of_same_caller(self, source: str) -> list[str]:
         """Ids of all managers that are bound to the caller of one; its own if none is."""

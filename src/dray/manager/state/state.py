@@ -70,6 +70,7 @@ from dray.manager.state.sequences import Sequences
 from dray.manager.state.stream_ends import StreamEnd, StreamEnds
 from dray.manager.state.unfinished import Uploads
 from dray.model.classes import QueueKind
+from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.limits import NUMBERS_LEASED
 from dray.store.decisions import CHECKPOINTS_LOST, refusal
 from dray.store.heap.heap import Extent
@@ -131,6 +132,10 @@ class State(QueueContents):
     def outbox(self) -> Outbox[Confirmation]:
         """Confirmations that the sources of incoming streams are still to be told."""
         return self.sequences.outbox
+
+    def transaction_id(self, number: int) -> TransactionId:
+        """The text form of a transaction of this manager."""
+        return TransactionId(join_id(ManagerId(self.manager_id), number))
 
     def has_committed(self, transaction: int) -> bool:
         """Whether a transaction is among the remembered ones that committed."""

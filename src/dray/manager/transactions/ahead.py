@@ -52,7 +52,7 @@ def staged_ahead(
         # The first message of a queue: what is staged when its stream is open travels ahead.
         if not stream.expects_messages:
             stream.expects_messages = True
-            context.touch(queue)
+            context.follow_up.touch(queue)
         return
     if number not in queue.ahead:
         queue.ahead[number] = SentAhead(staged)

@@ -210,7 +210,7 @@ def _commit(transactions: Transactions, session: Session, head: CommitBatch) -> 
                 f"work of batch {head.batch} of query {head.query!r} is no longer staged here: it"
                 " was dropped by age, by another run of the query or with its queue; nothing of"
                 " the batch is kept, run it again",
-                transaction_id=context.transaction_id(at),
+                transaction_id=context.state.transaction_id(at),
             )
     if len(set(numbers)) != len(numbers):
         raise no_sense("staged", "transactions that are named once", head.staged)
@@ -249,13 +249,13 @@ def _check_fits(context: Context, number: int, joined: dict[int, list[Staged]], 
     """Raise `TransactionAborted` if one commit cannot hold all of it."""
     count = sum(map(len, joined.values()))
     cost = sum(cost_of_staged(each) for staged in joined.values() for each in staged)
-    most = context.log_room.fact_bytes_max - tasks * _STAGED_ID_BYTES - QUERY_ID_CHARACTERS_MAX
+    most = context.room.fact_bytes_max - tasks * _STAGED_ID_BYTES - QUERY_ID_CHARACTERS_MAX
     if count > TRANSACTION_OPERATIONS_MAX or cost > most:
         raise TransactionAborted(
             f"the batch has {count} messages, and the log would need {cost}"
             f" bytes; one commit may have {TRANSACTION_OPERATIONS_MAX} messages and {max(0, most)}"
             " bytes here. Make the batches of the query smaller (maxOffsetsPerTrigger)",
-            transaction_id=context.transaction_id(number),
+            transaction_id=context.state.transaction_id(number),
             retryable=False,
         )
 
@@ -296,7 +296,7 @@ def _batch_is(context: Context, query: str, outcome: BatchOutcome | None) -> Bat
     last = known[-1].batch if known else -1
     if outcome is None:
         return BatchIs(committed=False, last=last)
-    name = context.transaction_id(outcome.transaction)
+    name = context.state.transaction_id(outcome.transaction)
     return BatchIs(True, last, outcome.digest, outcome.messages, name)
 
 

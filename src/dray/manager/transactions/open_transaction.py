@@ -14,7 +14,7 @@ from dray.model.limits import (
 if TYPE_CHECKING:
     from dray.large.join import SequenceKey
     from dray.manager.context import Context
-    from dray.manager.disk.disk_room import Promise
+    from dray.manager.disk.room import Promise
     from dray.manager.queue.staged import Staged
     from dray.manager.session import Session
     from dray.model.callers import Caller
@@ -102,15 +102,15 @@ class OpenTransaction:
         """
         self.gathered(count)
         self.fact_bytes += fact_bytes
-        most = context.log_room.fact_bytes_max
+        most = context.room.fact_bytes_max
         if self.operations > TRANSACTION_OPERATIONS_MAX or self.fact_bytes > most:
             raise TransactionAborted(
                 f"a transaction may be of {TRANSACTION_OPERATIONS_MAX} messages, and what the log"
                 f" has to keep of them may take {most} bytes here; commit more often",
-                transaction_id=context.transaction_id(self.number),
+                transaction_id=context.state.transaction_id(self.number),
             )
         if self.share is not None:
-            self.share.check_messages(context.transaction_id(self.number))
+            self.share.check_messages(context.state.transaction_id(self.number))
 
     def gathered(self, count: int) -> None:
         """Count messages, also for its caller."""

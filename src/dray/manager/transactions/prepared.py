@@ -151,7 +151,7 @@ def handle_list_prepared(
     """
     context = transactions.context
     ids = [
-        str(context.transaction_id(number))
+        str(context.state.transaction_id(number))
         for number, prepared in context.state.prepared.items()
         if not isinstance(prepared, BatchStaged) and owns(context, session, prepared.caller)
     ]
@@ -181,7 +181,7 @@ def _open_info(context: Context, transaction: OpenTransaction, caller: str) -> O
         if queue is not None and lookup_ids:
             held[queue.name] = held.get(queue.name, 0) + len(lookup_ids)
     return OpenTransactionInfo(
-        id=context.transaction_id(transaction.number),
+        id=context.state.transaction_id(transaction.number),
         caller=caller,
         idle=max(0.0, context.now - transaction.used_at),
         held=held,
@@ -206,7 +206,7 @@ def take_up_prepared(transactions: Transactions, prepared: Prepared) -> None:
             staged = [staged_from(context, queue, tail) for tail in split_tails(tails)]
             transaction.sends[number] = staged
             note_sent(queue, transaction, staged, guarded=False)
-            context.ledger.stage(queue, sum(each.extent.length for each in staged))
+            context.state.ledger.stage(queue, sum(each.extent.length for each in staged))
     for number, lookups in prepared.receives:
         queue = context.state.queues.get(number)
         if queue is not None:
@@ -272,5 +272,5 @@ def fact_of(context: Context, transaction: OpenTransaction) -> Prepared:
 def _unknown(context: Context, number: int) -> TransactionSequence:
     return TransactionSequence(
         "there is no such prepared transaction: it was settled the other way, or never prepared",
-        transaction_id=context.transaction_id(number),
+        transaction_id=context.state.transaction_id(number),
     )

@@ -17,7 +17,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 from dray.errors import QuotaExceeded, StoreFull
-from dray.manager.disk.disk_room import Promise
+from dray.manager.disk.room import Promise
 from dray.manager.queue.index import TAIL_BYTES
 from dray.model.arguments import no_sense
 from dray.model.limits import RESERVATION_SHARE, RESERVATION_UNUSED_S
@@ -52,12 +52,12 @@ def promised(context: Context, size: int, longest: int) -> Promise:
 
 def check_room(context: Context, queue: StoredQueue, more: Promise) -> None:
     """Raise `QuotaExceeded` or `StoreFull` if there is no room for so much more."""
-    context.ledger.check(queue, more.size)
+    context.state.ledger.check(queue, more.size)
     records = more.size // more.longest + 2 if more.longest else 1
-    footprint = context.disk_room.footprint(more)
+    footprint = context.room.footprint(more)
     # However tiny the parts are said to be, no more are committed than one fact can tell of.
-    fact_bytes = min(records * TAIL_BYTES, context.log_room.fact_bytes_max)
-    context.disk_room.check(footprint, fact_bytes=fact_bytes)
+    fact_bytes = min(records * TAIL_BYTES, context.room.fact_bytes_max)
+    context.room.check(footprint, fact_bytes=fact_bytes)
 
 
 def reserve(
@@ -77,7 +77,7 @@ def reserve(
         queue.number,
         Promise(before.size + more.size, max(before.longest, more.longest)),
     )
-    context.ledger.stage(queue, more.size)
+    context.state.ledger.stage(queue, more.size)
 
 
 def place_of_reserved(
@@ -115,8 +115,8 @@ def _share(reservations: Reservations, transaction: OpenTransaction, queue: Stor
         if each.reserved and each.reserver == transaction.reserver
         for promise in each.reserved.values()
     )
-    free = context.disk_room.free - context.disk_room.low_water
-    room = min(free, context.ledger.room(queue, free))
+    free = context.room.free - context.room.low_water
+    room = min(free, context.state.ledger.room(queue, free))
     return max(0, (room + mine) // RESERVATION_SHARE - mine)
 
 
@@ -144,7 +144,7 @@ def give_back_unused(reservations: Reservations) -> None:
 def give_up_reservations(context: Context, transaction: OpenTransaction) -> None:
     """Count no longer what was set aside and not used."""
     for number, reserved in list(transaction.reserved.items()):
-        context.ledger.give_back(number, context.state.queues.get(number), reserved.size)
+        context.state.ledger.give_back(number, context.state.queues.get(number), reserved.size)
         _set(context, transaction, number, NOTHING)
     transaction.reserved.clear()
 
@@ -152,4 +152,4 @@ def give_up_reservations(context: Context, transaction: OpenTransaction) -> None
 def _set(context: Context, transaction: OpenTransaction, number: int, after: Promise) -> None:
     before = transaction.reserved.get(number, NOTHING)
     transaction.reserved[number] = after
-    context.disk_room.change(before, after)
+    context.room.change(before, after)

@@ -82,7 +82,7 @@ def open_transaction(
         if context.state.has_committed(number):
             raise TransactionSequence(
                 "the transaction is already committed; begin another",
-                transaction_id=context.transaction_id(number),
+                transaction_id=context.state.transaction_id(number),
             )
         check_not_aborted(transactions, number)
         transaction = OpenTransaction(number, session, context.now)
@@ -97,7 +97,7 @@ def open_transaction(
     if transaction.session is not session:
         raise TransactionSequence(
             "the transaction belongs to another connection",
-            transaction_id=context.transaction_id(number),
+            transaction_id=context.state.transaction_id(number),
         )
     transaction.used_at = context.now
     return transaction
@@ -113,7 +113,7 @@ def check_not_aborted(transactions: Transactions, number: int) -> None:
     context = transactions.context
     why = transactions.aborted_transactions.reason(number)
     if why is not None:
-        raise TransactionAborted(why, transaction_id=context.transaction_id(number))
+        raise TransactionAborted(why, transaction_id=context.state.transaction_id(number))
 
 
 def watch_idleness(transactions: Transactions, transaction: OpenTransaction) -> None:
@@ -232,7 +232,7 @@ def _end_waiting(context: Context, session: Session, number: int) -> None:
             queue.waiters.remove(waiter)
             error = TransactionAborted(
                 f"the transaction was aborted while a receive in it waited at {queue.name!r}",
-                transaction_id=context.transaction_id(number),
+                transaction_id=context.state.transaction_id(number),
             )
             context.refuse(session, waiter.request_id, error)
 
@@ -287,7 +287,7 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
         for at, each in enumerate(staged):
             if not prepared and at >= marked:
                 context.store.discard(each.extent)
-            context.ledger.give_back(number, queue, each.extent.length)
+            context.state.ledger.give_back(number, queue, each.extent.length)
 
 
 def commit_open(transactions: Transactions, transaction: OpenTransaction) -> None:
@@ -387,7 +387,7 @@ def _put_back(
                 context.state.expiries.add(expires_us, queue.number, lookup_id)
     if purged:
         _end_purge(context, queue, purged)
-    context.touch(queue)
+    context.follow_up.touch(queue)
 
 
 def _end_purge(context: Context, queue: StoredQueue, purged: list[int]) -> None:
@@ -434,7 +434,7 @@ def reason_to_abort(
             return TransactionAborted(
                 "a queue that the transaction sent to or received from has been deleted; nothing"
                 " of it is kept",
-                transaction_id=context.transaction_id(head.transaction),
+                transaction_id=context.state.transaction_id(head.transaction),
             )
     return mixed_at_commit(context, transaction)
 
@@ -442,5 +442,5 @@ def reason_to_abort(
 def _incomplete(context: Context, number: int) -> TransactionAborted:
     return TransactionAborted(
         "some messages of the transaction did not arrive; nothing of it was kept, do it again",
-        transaction_id=context.transaction_id(number),
+        transaction_id=context.state.transaction_id(number),
     )

@@ -111,7 +111,7 @@ def build_everything(monkeypatch):
     def follow_up(self):
         context, subjects = self._context, self._subjects
         self._serve()
-        if context.disk_room.refuses:
+        if context.room.refuses:
             self._tell_of_disk()
         for key in context.follow_up.to_tell:
             confirmations.tell_source(subjects.sources, key)

@@ -104,7 +104,7 @@ def test_of_one_fact_no_more_than_its_share_is_written_at_once(driver: ManagerDr
 def test_a_disk_without_room_to_spare_keeps_them_where_they_lie(tmp_path: Path) -> None:
     driver = ManagerDriver(tmp_path)
     queue = sent(driver, b"one")
-    look_into(driver.manager).disk_room.low_water = 1 << 62
+    look_into(driver.manager).room.low_water = 1 << 62
     assert received(driver, queue) == [b"one"]
     assert kinds(driver) == [Kind.RECOVERABLE]
     assert kept(driver) == [b"one"]

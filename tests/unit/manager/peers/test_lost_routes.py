@@ -83,7 +83,7 @@ def test_many_messages_in_doubt_are_given_up_a_portion_at_a_time(
     while not any(isinstance(head, frames.Data) for _, _, head in net.said):
         net.step()
     # One fact fills the room of a turn.
-    monkeypatch.setattr("dray.manager.disk.log_room.LogRoom.portion_bytes", 1)
+    monkeypatch.setattr("dray.manager.disk.room.RoomLeft.portion_bytes", 1)
     caller.ask(frames.DeleteQueue(ORDERS))
     left = []
     for _ in range(4):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray import errors
-from dray.manager.disk.disk_room import DiskRoom, Promise
+from dray.manager.disk.room import Promise, RoomLeft
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
@@ -77,7 +77,7 @@ def part(size: int) -> Message:
 
 def promised(driver: ManagerDriver) -> int:
     """What of the disk is promised."""
-    return look_into(driver.manager).disk_room._promised
+    return look_into(driver.manager).room._promised
 
 
 def test_what_one_large_message_was_promised_no_other_gets(
@@ -224,7 +224,7 @@ def test_parts_that_no_heap_file_holds_are_promised_nothing(
 def test_a_promise_counts_in_whole_files(
     driver: ManagerDriver, size: int, longest: int, footprint: int
 ) -> None:
-    assert DiskRoom(driver.store, 0).footprint(Promise(size, longest)) == footprint
+    assert RoomLeft(driver.store, 0).footprint(Promise(size, longest)) == footprint
 
 
 def test_parts_that_are_said_to_be_tiny_make_no_checkpoint_longer_than_a_fact_can(

@@ -1,4 +1,6 @@
-"""Room on the disk: what new messages must leave free, and what large ones have been promised.
+"""Room on the disk and in the log: what new messages may take, and what one turn may say.
+
+New messages leave some of the disk free, and what large ones have been promised:
 
     free on the disk, and heap files ready to be written again
     - promised to large messages that have begun     what their remaining parts will take of files
@@ -7,6 +9,8 @@
 
 A message takes no part of a file that another record has, so parts of 2.5 MB take 4 MiB each: what
 is promised is counted in whole heap files. Nobody can promise room that other programs may take.
+
+One fact, and one turn, says only so much that a group of the log holds it.
 """
 
 from __future__ import annotations
@@ -14,9 +18,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreFull
+from dray.manager.queue.index import TAIL_BYTES
 
 if TYPE_CHECKING:
     from dray.store.store import Store
+
+
+_PORTIONS = 4
+"""A group has room for what waits, a portion, and what else its turn may have to say."""
+_WINDOWS = 5
+"""A portion, less what the log keeps in reserve."""
+_BESIDE_BYTES = 512
+"""Bytes of a fact besides its messages, and of a turn besides the fact."""
+
+
+def window_of(log_capacity: int) -> int:
+    """How many messages may be under way on a stream, so that one fact can say they are delivered.
+
+    So is the order ack of a whole window noted at once, whatever is to be kept of each message.
+    """
+    return max(1, log_capacity // _WINDOWS // TAIL_BYTES)
 
 
 class Promise(NamedTuple):
@@ -26,8 +47,8 @@ class Promise(NamedTuple):
     longest: int = 0
 
 
-class DiskRoom:
-    """The part of the disk that may still be used. Sizes in bytes; volatile."""
+class RoomLeft:
+    """The part of the disk and of the log that may still be used. Sizes in bytes; volatile."""
 
     def __init__(self, store: Store, low_water: int) -> None:
         """Begin with nothing promised."""
@@ -119,3 +140,22 @@ class DiskRoom:
     def change(self, before: Promise, after: Promise) -> None:
         """A promise has become another one."""
         self._promised += self.footprint(after) - self.footprint(before)
+
+    @property
+    def fact_bytes_max(self) -> int:
+        """How many bytes one fact may take, so that a group of the log surely holds it.
+
+        Besides what waits for that group already.
+        """
+        most = self._store.group_bytes_max
+        return most - most // _PORTIONS - _BESIDE_BYTES
+
+    @property
+    def portion_bytes(self) -> int:
+        """Bytes of one fact of those that could as well say less (`works.py`)."""
+        return self._store.group_bytes_max // _PORTIONS
+
+    @property
+    def has_said_enough(self) -> bool:
+        """Whether so much waits for the next group of the log that more is said later."""
+        return self._store.waiting_bytes >= self.portion_bytes
