@@ -6,12 +6,13 @@ Both may stand before or after the command's name: `dray --json queue list` and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import click
 
+from dray.cli.output import print_json, print_table
 from dray.net.doors import default_url
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ MOST = 1_000_000_000
 """The largest number of things to list."""
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Seen = TypeVar("Seen")
 
 
 @dataclass
@@ -43,14 +45,34 @@ class Settings:
             self.url, ca=self.ca, cert=self.cert, key=self.key, token_file=self.token_file
         )
 
+    def tell(self, value: object, text: str) -> None:
+        """Print what was done: a value for programs, or a text for people."""
+        if self.as_json:
+            print_json(value)
+        else:
+            click.echo(text)
 
-def takes_url_and_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Give both options to a command that connects to a queue manager."""
+    def tell_all(
+        self, found: Sequence[Seen], columns: Sequence[str], row: Callable[[Seen], Sequence[str]]
+    ) -> None:
+        """Print what was found: the values for programs, or a table with a row of each."""
+        if self.as_json:
+            print_json(found)
+        else:
+            print_table(columns, map(row, found))
+
+
+Handler = Callable[Concatenate[Settings, Arguments], Result]
+"""A command that takes the settings first."""
+
+
+def takes_url_and_json(function: Handler[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Give both options to a command that connects to a queue manager, and the settings."""
     return _takes_both(function, url_is_shown=True)
 
 
-def takes_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Give `--json` to a command that connects to no queue manager, or to its own.
+def takes_json(function: Handler[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Give `--json` and the settings to a command that connects to no queue manager, or to its own.
 
     It accepts `--url` and ignores it: the option is global, and programs pass it with every
     command.
@@ -72,15 +94,15 @@ def takes_most(
 
 
 def _takes_both(
-    function: Callable[Arguments, Result], *, url_is_shown: bool
+    function: Handler[Arguments, Result], *, url_is_shown: bool
 ) -> Callable[Arguments, Result]:
-    function = click.option(
+    with_json = click.option(
         "--json",
         is_flag=True,
         expose_value=False,
         callback=_note_json,
         help="Print JSON instead of tables.",
-    )(function)
+    )(click.pass_obj(function))
     return click.option(
         "--url",
         expose_value=False,
@@ -88,7 +110,7 @@ def _takes_both(
         metavar="URL",
         hidden=not url_is_shown,
         help="Queue manager to connect to.",
-    )(function)
+    )(with_json)
 
 
 def _note_json(context: click.Context, parameter: click.Parameter, value: object) -> None:

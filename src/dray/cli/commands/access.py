@@ -31,7 +31,6 @@ def command() -> None:
     "--group", "groups", multiple=True, metavar="NAME", help="A group of the caller; repeatable."
 )
 @takes_json
-@click.pass_obj
 def explain(
     settings: Settings, who: str, queue: str, *, config: str, groups: tuple[str, ...]
 ) -> None:
@@ -53,17 +52,13 @@ def explain(
     caller = Caller(who, tuple(f"group:{each}" for each in groups))
     address = parse_queue_address(queue)
     host = f"{address.host}:{address.port}" if address.remote else ""
-    found: list[tuple[str, str | None]] = []
+    found: list[dict[str, str | None]] = []
     for verb in Verb:
         if verb is not Verb.FORWARD:
-            found.append((str(verb), access.reason(caller, verb, str(address))))
+            found.append({"right": str(verb), "rule": access.reason(caller, verb, str(address))})
         elif host:
-            found.append((f"{verb} to {host}", access.reason(caller, verb, host)))
-    if settings.as_json:
-        print_json([{"right": right, "rule": rule} for right, rule in found])
-        return
-    rows = ([right, "no" if rule is None else "yes", rule or ""] for right, rule in found)
-    print_table(["right", "allowed", "by"], rows)
+            found.append({"right": f"{verb} to {host}", "rule": access.reason(caller, verb, host)})
+    settings.tell_all(found, ["right", "allowed", "by"], _row)
 
 
 @command.command()
@@ -72,7 +67,6 @@ def explain(
     "--last", metavar="N", type=click.IntRange(1, MOST), help="List the newest N entries only."
 )
 @takes_json
-@click.pass_obj
 def log(settings: Settings, *, data: Path, last: int | None) -> None:
     """List refusals and administrative acts of callers, and verify the access log.
 
@@ -113,3 +107,8 @@ def log(settings: Settings, *, data: Path, last: int | None) -> None:
     if not report.intact:
         sentence = f"{data / name}, line {report.line}: {report.problem}"
         raise StoreCorrupt(sentence, event=0, file=name)
+
+
+def _row(told: dict[str, str | None]) -> list[str]:
+    rule = told["rule"]
+    return [str(told["right"]), "no" if rule is None else "yes", rule or ""]

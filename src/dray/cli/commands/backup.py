@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     "--data", metavar="DIR", help="Back up this data directory; its queue manager must be stopped."
 )
 @takes_url_and_json
-@click.pass_obj
 def command(settings: Settings, file: str, data: str | None) -> None:
     """Write a backup of the queue manager to FILE, or to standard output if FILE is -.
 

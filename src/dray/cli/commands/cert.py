@@ -9,7 +9,6 @@ from typing import TypeVar
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json
 from dray.cli.settings import Settings, takes_json
 from dray.errors import TargetUnwritable
 
@@ -35,7 +34,6 @@ def command() -> None:
     "--days", type=click.IntRange(1, 36_500), help="Days that it is valid  [default: 3650]."
 )
 @takes_json
-@click.pass_obj
 def init(settings: Settings, folder: Path, days: int | None) -> None:
     """Make an authority: ca.pem, which every machine gets, and ca.key, which stays here."""
     from dray.daemon.timekeeper import Timekeeper
@@ -43,11 +41,11 @@ def init(settings: Settings, folder: Path, days: int | None) -> None:
 
     now = Timekeeper().now()
     files = _written(folder, lambda: make_authority(folder, now=now, days=days or AUTHORITY_DAYS))
-    if settings.as_json:
-        print_json({"certificate": str(files[0]), "key": str(files[1])})
-        return
-    click.echo(f"{files[0]}: give it to every machine")
-    click.echo(f"{files[1]}: keep it secret; whoever has it can make certificates")
+    settings.tell(
+        {"certificate": str(files[0]), "key": str(files[1])},
+        f"{files[0]}: give it to every machine\n"
+        f"{files[1]}: keep it secret; whoever has it can make certificates",
+    )
 
 
 @command.command()
@@ -64,7 +62,6 @@ def init(settings: Settings, folder: Path, days: int | None) -> None:
     "--days", type=click.IntRange(1, 36_500), help="Days that it is valid  [default: 825]."
 )
 @takes_json
-@click.pass_obj
 def issue(
     settings: Settings, *, name: str, hosts: tuple[str, ...], folder: Path, days: int | None
 ) -> None:
@@ -75,10 +72,10 @@ def issue(
     now = Timekeeper().now()
     lasts = days or certificates.CERTIFICATE_DAYS
     file = _written(folder, lambda: certificates.issue(folder, name, hosts, now=now, days=lasts))
-    if settings.as_json:
-        print_json({"file": str(file), "caller": f"cert:{name}", "hosts": list(hosts)})
-        return
-    click.echo(f"{file}: the key and certificate of cert:{name}, for its machine alone")
+    settings.tell(
+        {"file": str(file), "caller": f"cert:{name}", "hosts": list(hosts)},
+        f"{file}: the key and certificate of cert:{name}, for its machine alone",
+    )
 
 
 def _written(folder: Path, make: Callable[[], Made]) -> Made:

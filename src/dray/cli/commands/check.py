@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     help="The data directory; its queue manager must be stopped.",
 )
 @takes_json
-@click.pass_obj
 def command(settings: Settings, data: str) -> int:
     """Check every checksum and cross-reference of a data directory; change nothing.
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json
 from dray.cli.settings import Settings, takes_json
 from dray.errors import TargetUnwritable
 
@@ -20,7 +19,6 @@ def command() -> None:
 @command.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @takes_json
-@click.pass_obj
 def init(settings: Settings, file: Path | None) -> None:
     """Write a file with every option and its default to FILE, or to standard output.
 
@@ -39,23 +37,19 @@ def init(settings: Settings, file: Path | None) -> None:
         raise TargetUnwritable(
             f"{file} cannot be written: {error.strerror}; choose another name", path=str(file)
         ) from error
-    if settings.as_json:
-        print_json({"file": str(file)})
-    else:
-        click.echo(f"wrote {file}; edit it, then `dray config check {file}`")
+    settings.tell({"file": str(file)}, f"wrote {file}; edit it, then `dray config check {file}`")
 
 
 @command.command()
 @click.argument("file", type=click.Path(dir_okay=False))
 @takes_json
-@click.pass_obj
 def check(settings: Settings, file: str) -> None:
     """Check every option and access rule of FILE, without starting anything."""
     from dray.daemon.config import read_options
 
     options = read_options(file)
     rules = [str(each) for each in options.access_rules().rules]
-    if settings.as_json:
-        print_json({"file": file, "data": options.data, "access": rules})
-        return
-    click.echo(f"{file} is good: data directory {options.data}, {len(rules)} access rules")
+    settings.tell(
+        {"file": file, "data": options.data, "access": rules},
+        f"{file} is good: data directory {options.data}, {len(rules)} access rules",
+    )

@@ -41,7 +41,6 @@ from dray.cli.settings import Settings, takes_url_and_json
 )
 @click.option("--until-input-ends", is_flag=True, hidden=True, help="End when standard input ends.")
 @takes_url_and_json
-@click.pass_obj
 def command(
     settings: Settings,
     *,

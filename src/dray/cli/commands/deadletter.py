@@ -47,7 +47,6 @@ def command() -> None:
 @command.command(name="list")
 @takes_most("dead letters to list", 20)
 @takes_url_and_json
-@click.pass_obj
 def list_letters(settings: Settings, most: int) -> None:
     """List the first dead letters, where each was sent and why it is one."""
     with settings.connect() as manager:
@@ -64,7 +63,6 @@ def list_letters(settings: Settings, most: int) -> None:
 @command.command()
 @click.argument("message_id", metavar="ID", type=MessageIdText())
 @takes_url_and_json
-@click.pass_obj
 def show(settings: Settings, message_id: str) -> None:
     """Show everything that is known of the dead letter ID."""
     with settings.connect() as manager:
@@ -80,7 +78,6 @@ def show(settings: Settings, message_id: str) -> None:
 @_all
 @click.option("--to", metavar="QUEUE", help="Send them there  [default: where each was sent].")
 @takes_url_and_json
-@click.pass_obj
 def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | None) -> int:
     """Send dead letters again: those with these IDs, or all.
 
@@ -103,10 +100,7 @@ def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | No
             status = status or error.exit_status
             where = destination or "no queue that is known"
             click.echo(f"dray: {error.code}: {counted(len(group))} for {where}: {error}", err=True)
-    if settings.as_json:
-        print_json({"retried": sent, "chosen": len(letters)})
-    else:
-        click.echo(f"sent {counted(sent)} again")
+    settings.tell({"retried": sent, "chosen": len(letters)}, f"sent {counted(sent)} again")
     return status
 
 
@@ -115,7 +109,6 @@ def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | No
 @_all
 @asks
 @takes_url_and_json
-@click.pass_obj
 def drop(settings: Settings, ids: tuple[str, ...], *, every: bool, yes: bool) -> None:
     """Drop dead letters for good: those with these IDs, or all."""
     _check_chosen(ids, every=every)
@@ -130,10 +123,9 @@ def drop(settings: Settings, ids: tuple[str, ...], *, every: bool, yes: bool) ->
 
     chosen_ids = [each.id for each in letters]
     count = moved(settings, chosen_ids, act, _letter_ids, note=_DROPPED_OR_THERE)
-    if settings.as_json:
-        print_json({"dropped": count, "bytes": size})
-    else:
-        click.echo(f"dropped {counted(count)}, {human_size(size)}")
+    settings.tell(
+        {"dropped": count, "bytes": size}, f"dropped {counted(count)}, {human_size(size)}"
+    )
 
 
 @command.command()
@@ -142,7 +134,6 @@ def drop(settings: Settings, ids: tuple[str, ...], *, every: bool, yes: bool) ->
     "--to", "folder", metavar="DIR", required=True, type=Path, help="Directory of the new file."
 )
 @takes_url_and_json
-@click.pass_obj
 def save(settings: Settings, message_id: str, *, folder: Path) -> None:
     """Write the body of the dead letter ID to a new file in DIR; the dead letter stays.
 
@@ -151,10 +142,10 @@ def save(settings: Settings, message_id: str, *, folder: Path) -> None:
     with settings.connect() as manager:
         letter = _find(manager, message_id)
         path = _save(manager, letter, folder)
-    if settings.as_json:
-        print_json({"id": letter.id, "path": str(path), "size": letter.size})
-    else:
-        click.echo(f"saved {path} ({human_size(letter.size)})")
+    settings.tell(
+        {"id": letter.id, "path": str(path), "size": letter.size},
+        f"saved {path} ({human_size(letter.size)})",
+    )
 
 
 def _save(manager: Manager, letter: QueuedMessage, folder: Path) -> Path:

@@ -22,7 +22,6 @@ EXIT_FINDINGS = 1
     help="A transaction is idle when nothing has happened in it for so long.",
 )
 @takes_url_and_json
-@click.pass_obj
 def command(settings: Settings, queue: str | None, *, idle: float) -> int:
     """Say why messages do not move, at QUEUE or at all, and what to do; nothing is changed.
 

@@ -11,7 +11,6 @@ from dray.cli.words import duration
 
 @click.command()
 @takes_url_and_json
-@click.pass_obj
 def command(settings: Settings) -> None:
     """Show the state of the queue manager: quotas, disk, queues, version, uptime."""
     with settings.connect() as manager:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, printable, time_text
+from dray.cli.output import print_json, printable, time_text
 from dray.cli.settings import Settings, takes_json, takes_most
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def _data(function: Callable[..., None]) -> Callable[..., None]:
 @_data
 @takes_most("groups to show", 50)
 @takes_json
-@click.pass_obj
 def log(settings: Settings, data: str, most: int) -> None:
     """Show the last groups of QMLog: the facts that each sync made durable."""
     from dray.offline.inspecting import look_at_log
@@ -57,12 +56,11 @@ def log(settings: Settings, data: str, most: int) -> None:
 @click.argument("file")
 @_data
 @takes_json
-@click.pass_obj
 def heap(settings: Settings, file: str, data: str) -> None:
     """Show the live records of the heap FILE, such as p0000001.mq, in file order."""
     from dray.offline.inspecting import look_at_heap
 
-    _show(settings, look_at_heap(data, file))
+    settings.tell_all(look_at_heap(data, file), _COLUMNS, _row)
 
 
 @command.command()
@@ -70,19 +68,17 @@ def heap(settings: Settings, file: str, data: str) -> None:
 @_data
 @takes_most("messages to show", 50)
 @takes_json
-@click.pass_obj
 def queue(settings: Settings, name: str, data: str, most: int) -> None:
     """Show the first messages of the queue NAME and where their bytes lie."""
     from dray.offline.inspecting import look_at_queue
 
-    _show(settings, look_at_queue(data, name, most))
+    settings.tell_all(look_at_queue(data, name, most), _COLUMNS, _row)
 
 
 @command.command()
 @click.argument("message_id", metavar="ID")
 @_data
 @takes_json
-@click.pass_obj
 def story(settings: Settings, message_id: str, data: str) -> None:
     """Show the history of the message ID, as far back as the log reaches."""
     from dray.offline.story import tell_story
@@ -104,24 +100,15 @@ def story(settings: Settings, message_id: str, data: str) -> None:
         click.echo("now in no queue" if told.happened else "the log knows nothing of it")
 
 
-def _show(settings: Settings, records: list[RecordSeen]) -> None:
-    if settings.as_json:
-        print_json(records)
-        return
-    print_table(
-        _COLUMNS,
-        (
-            [
-                str(seen.lookup_id),
-                seen.message_id,
-                seen.queue,
-                seen.part,
-                seen.file,
-                str(seen.offset),
-                str(seen.length),
-                time_text(seen.arrived_us / _MICROSECONDS),
-                "" if seen.intact else "DAMAGED",
-            ]
-            for seen in records
-        ),
-    )
+def _row(seen: RecordSeen) -> list[str]:
+    return [
+        str(seen.lookup_id),
+        seen.message_id,
+        seen.queue,
+        seen.part,
+        seen.file,
+        str(seen.offset),
+        str(seen.length),
+        time_text(seen.arrived_us / _MICROSECONDS),
+        "" if seen.intact else "DAMAGED",
+    ]

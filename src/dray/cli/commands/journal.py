@@ -18,7 +18,6 @@ def command() -> None:
 
 @command.command(name="list")
 @takes_url_and_json
-@click.pass_obj
 def list_journals(settings: Settings) -> None:
     """List the journals that hold copies, and the source journal."""
     with settings.connect() as manager:
@@ -45,7 +44,6 @@ def list_journals(settings: Settings) -> None:
 @click.argument("queue", required=False)
 @takes_most("messages to list", 20)
 @takes_url_and_json
-@click.pass_obj
 def show(settings: Settings, queue: str | None, most: int) -> None:
     """List the first messages of QUEUE's journal, or of the source journal without QUEUE."""
     name = SYSTEM_JOURNAL if queue is None else f"{queue.removesuffix(';journal')};journal"

@@ -8,7 +8,6 @@ import click
 
 from dray.cli.ids import MessageIdText
 from dray.cli.moving import moved
-from dray.cli.output import print_json
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.words import counted
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="TO")
 @click.argument("ids", metavar="[ID]...", nargs=-1, type=MessageIdText())
 @takes_url_and_json
-@click.pass_obj
 def command(settings: Settings, source: str, target: str, ids: tuple[str, ...]) -> None:
     """Move the messages with these IDs, or all messages, from one queue to another.
 
@@ -40,7 +38,7 @@ def command(settings: Settings, source: str, target: str, ids: tuple[str, ...]) 
 
     note = f"each message is in {source} or in {target}, none in both"
     count = moved(settings, list(ids) or None, move, still_there, note=note)
-    if settings.as_json:
-        print_json({"from": source, "to": target, "moved": count})
-    else:
-        click.echo(f"moved {counted(count)} from {source} to {target}")
+    settings.tell(
+        {"from": source, "to": target, "moved": count},
+        f"moved {counted(count)} from {source} to {target}",
+    )

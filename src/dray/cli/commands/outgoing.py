@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, size_text
+from dray.cli.output import size_text
 from dray.cli.queue_text import print_queue
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import Misuse
@@ -25,25 +25,16 @@ def command() -> None:
 
 @command.command("list")
 @takes_url_and_json
-@click.pass_obj
 def list_outgoing(settings: Settings) -> None:
     """List the outgoing queues and the state of their delivery."""
     with settings.connect() as manager:
         queues = [each for each in manager.queues() if each.kind is QueueKind.OUTGOING]
-    if settings.as_json:
-        print_json(queues)
-        return
-    rows = (
-        [each.name, str(each.message_count), size_text(each.byte_count), each.state]
-        for each in queues
-    )
-    print_table(["queue", "messages ", "size ", "state"], rows)
+    settings.tell_all(queues, ["queue", "messages ", "size ", "state"], _row)
 
 
 @command.command()
 @click.argument("name")
 @takes_url_and_json
-@click.pass_obj
 def show(settings: Settings, name: str) -> None:
     """Show the state of the outgoing queue NAME and what its connection has been through."""
     with settings.connect() as manager:
@@ -54,36 +45,37 @@ def show(settings: Settings, name: str) -> None:
 @command.command()
 @click.argument("name")
 @takes_url_and_json
-@click.pass_obj
 def pause(settings: Settings, name: str) -> None:
     """Pause the delivery of the outgoing queue NAME; messages wait in it."""
     with settings.connect() as manager:
         manager.pause(name)
-    _tell(settings, "paused", name)
+    settings.tell({"paused": name}, f"paused {name}")
 
 
 @command.command()
 @click.argument("name")
 @takes_url_and_json
-@click.pass_obj
 def resume(settings: Settings, name: str) -> None:
     """Resume the delivery of the outgoing queue NAME."""
     with settings.connect() as manager:
         manager.resume(name)
-    _tell(settings, "resumed", name)
+    settings.tell({"resumed": name}, f"resumed {name}")
 
 
 @command.command()
 @click.argument("name")
 @takes_url_and_json
-@click.pass_obj
 def retry(settings: Settings, name: str) -> None:
     """Try the connection of the outgoing queue NAME now, instead of at the next attempt."""
     with settings.connect() as manager:
         if _outgoing(manager, name).state == "on hold":
             raise Misuse(f"{name} is paused; `dray outgoing resume` delivers it again")
         manager.resume(name)
-    _tell(settings, "retried", name)
+    settings.tell({"retried": name}, f"retried {name}")
+
+
+def _row(info: QueueInfo) -> list[str]:
+    return [info.name, str(info.message_count), size_text(info.byte_count), info.state]
 
 
 def _outgoing(manager: Manager, name: str) -> QueueInfo:
@@ -93,17 +85,9 @@ def _outgoing(manager: Manager, name: str) -> QueueInfo:
     return info
 
 
-def _tell(settings: Settings, done: str, name: str) -> None:
-    if settings.as_json:
-        print_json({done: name})
-    else:
-        click.echo(f"{done} {name}")
-
-
 @command.command()
 @click.argument("name")
 @takes_url_and_json
-@click.pass_obj
 def accept(settings: Settings, name: str) -> None:
     """Deliver all messages of the diverged outgoing queue NAME; some may arrive twice.
 
@@ -112,16 +96,15 @@ def accept(settings: Settings, name: str) -> None:
     """
     with settings.connect() as manager:
         count = manager.accept_outgoing(name)
-    if settings.as_json:
-        print_json({"accepted": name, "messages": count})
-    else:
-        click.echo(f"delivers the {count} messages of {name} in a new sequence")
+    settings.tell(
+        {"accepted": name, "messages": count},
+        f"delivers the {count} messages of {name} in a new sequence",
+    )
 
 
 @command.command()
 @click.argument("name")
 @takes_url_and_json
-@click.pass_obj
 def discard(settings: Settings, name: str) -> None:
     """Turn all messages of the diverged outgoing queue NAME into dead letters.
 
@@ -130,7 +113,7 @@ def discard(settings: Settings, name: str) -> None:
     """
     with settings.connect() as manager:
         count = manager.discard_outgoing(name)
-    if settings.as_json:
-        print_json({"discarded": name, "messages": count})
-    else:
-        click.echo(f"moved the {count} messages of {name} to system$;deadxact")
+    settings.tell(
+        {"discarded": name, "messages": count},
+        f"moved the {count} messages of {name} to system$;deadxact",
+    )

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 @click.option("--after", type=int, default=0, metavar="POSITION", help="Begin behind a position.")
 @click.option("--match", metavar="GLOB", help="Only messages whose label matches, such as '*.csv'.")
 @takes_url_and_json
-@click.pass_obj
 def command(
     settings: Settings, queue: str, *, most: int, large: bool, after: int, match: str | None
 ) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, time_text
+from dray.cli.output import time_text
 from dray.cli.settings import Settings, takes_url_and_json
+
+if TYPE_CHECKING:
+    from dray.model.queue import PeerInfo
 
 
 @click.group(cls=CommandGroup)
@@ -16,33 +21,18 @@ def command() -> None:
 
 @command.command("list")
 @takes_url_and_json
-@click.pass_obj
 def list_peers(settings: Settings) -> None:
     """List the queue manager that is known at each address, and the caller of each that calls."""
     with settings.connect() as manager:
         peers = manager.peers()
-    if settings.as_json:
-        print_json(peers)
-        return
-    rows = (
-        [
-            "calls this one" if each.address == each.manager_id else each.address,
-            each.manager_id,
-            each.caller,
-            time_text(each.since),
-            each.state,
-            " ".join(filter(None, (each.found, each.found_caller))),
-        ]
-        for each in peers
-    )
-    print_table(["address", "manager", "caller", "since", "state", "found instead"], rows)
+    columns = ["address", "manager", "caller", "since", "state", "found instead"]
+    settings.tell_all(peers, columns, _row)
 
 
 @command.command()
 @click.argument("address")
 @click.argument("manager_id", required=False)
 @takes_url_and_json
-@click.pass_obj
 def accept(settings: Settings, address: str, manager_id: str | None) -> None:
     """Deliver to another queue manager at ADDRESS: the one that answered there, or MANAGER_ID.
 
@@ -51,16 +41,12 @@ def accept(settings: Settings, address: str, manager_id: str | None) -> None:
     """
     with settings.connect() as manager:
         manager.accept_peer(address, manager_id)
-    if settings.as_json:
-        print_json({"accepted": address})
-    else:
-        click.echo(f"accepted the queue manager at {address}")
+    settings.tell({"accepted": address}, f"accepted the queue manager at {address}")
 
 
 @command.command()
 @click.argument("address")
 @takes_url_and_json
-@click.pass_obj
 def forget(settings: Settings, address: str) -> None:
     """Deliver to whichever queue manager answers at ADDRESS next.
 
@@ -69,7 +55,15 @@ def forget(settings: Settings, address: str) -> None:
     """
     with settings.connect() as manager:
         manager.forget_peer(address)
-    if settings.as_json:
-        print_json({"forgotten": address})
-    else:
-        click.echo(f"forgot the queue manager at {address}")
+    settings.tell({"forgotten": address}, f"forgot the queue manager at {address}")
+
+
+def _row(peer: PeerInfo) -> list[str]:
+    return [
+        "calls this one" if peer.address == peer.manager_id else peer.address,
+        peer.manager_id,
+        peer.caller,
+        time_text(peer.since),
+        peer.state,
+        " ".join(filter(None, (peer.found, peer.found_caller))),
+    ]

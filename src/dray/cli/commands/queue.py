@@ -50,7 +50,6 @@ def command() -> None:
 )
 @click.option("--exist-ok", is_flag=True, help="Succeed if the queue exists; do not change it.")
 @takes_url_and_json
-@click.pass_obj
 def create(
     settings: Settings,
     name: str,
@@ -89,7 +88,6 @@ def create(
 @command.command("list")
 @click.option("--all", "every", is_flag=True, help="Also system queues and idle outgoing queues.")
 @takes_url_and_json
-@click.pass_obj
 def list_queues(settings: Settings, *, every: bool) -> None:
     """List the queues; --json lists all.
 
@@ -126,7 +124,6 @@ def list_queues(settings: Settings, *, every: bool) -> None:
 @command.command()
 @click.argument("name")
 @takes_url_and_json
-@click.pass_obj
 def show(settings: Settings, name: str) -> None:
     """Show the current state of one queue."""
     with settings.connect() as manager:
@@ -141,7 +138,6 @@ def show(settings: Settings, name: str) -> None:
     "--journal-quota", type=Limit(), help="Most bytes the journal of the queue may hold, or none."
 )
 @takes_url_and_json
-@click.pass_obj
 def set_quotas(
     settings: Settings,
     name: str,
@@ -157,14 +153,13 @@ def set_quotas(
         info = manager.queue(name).info()
     quotas = {"quota": info.quota, "journal_quota": info.journal_quota}
     line = f"{name}: quota {size_text(info.quota)}, journal quota {size_text(info.journal_quota)}"
-    _tell(settings, {"queue": name, **quotas}, line)
+    settings.tell({"queue": name, **quotas}, line)
 
 
 @command.command()
 @click.argument("name")
 @asks
 @takes_url_and_json
-@click.pass_obj
 def delete(settings: Settings, name: str, *, yes: bool) -> None:
     """Delete the queue NAME with all its messages; it asks if there are any."""
     with settings.connect() as manager:
@@ -175,14 +170,13 @@ def delete(settings: Settings, name: str, *, yes: bool) -> None:
             make_sure(f"delete {name} with {held}, {human_size(size)}", yes=yes)
         manager.delete_queue(name)
     told = {"messages": info.message_count + info.journal_count, "bytes": size}
-    _tell(settings, {"deleted": name, **told}, f"deleted {name} with {held}, {human_size(size)}")
+    settings.tell({"deleted": name, **told}, f"deleted {name} with {held}, {human_size(size)}")
 
 
 @command.command()
 @click.argument("name")
 @asks
 @takes_url_and_json
-@click.pass_obj
 def purge(settings: Settings, name: str, *, yes: bool) -> None:
     """Remove all messages of the queue NAME; it asks if there are any."""
     with settings.connect() as manager:
@@ -195,7 +189,7 @@ def purge(settings: Settings, name: str, *, yes: bool) -> None:
         # Messages that a transaction holds have stayed, and others may have come.
         gone = max(0, info.byte_count - queue.info().byte_count)
     line = f"purged {counted(count)}, {human_size(gone)}, from {name}"
-    _tell(settings, {"purged": name, "messages": count, "bytes": gone}, line)
+    settings.tell({"purged": name, "messages": count, "bytes": gone}, line)
 
 
 def _matters(info: QueueInfo) -> bool:
@@ -204,13 +198,6 @@ def _matters(info: QueueInfo) -> bool:
         return False
     calm = info.message_count == 0 and info.state not in _TROUBLED
     return info.kind is not QueueKind.OUTGOING or not calm
-
-
-def _tell(settings: Settings, record: dict[str, object], line: str) -> None:
-    if settings.as_json:
-        print_json(record)
-    else:
-        click.echo(line)
 
 
 def _row(info: QueueInfo) -> list[str]:

@@ -142,6 +142,7 @@ _FOLDER_OPTIONS = (
 @click.pass_context
 def command(
     context: click.Context,
+    settings: Settings,
     /,
     queue: str,
     *,
@@ -161,7 +162,6 @@ def command(
     After a crash, run the same command again: it resumes, and each message ends up in exactly one
     file.
     """
-    settings: Settings = context.obj
     given = [name for name in _FOLDER_OPTIONS if _is_given(context, name)]
     if "://" in (folder or ""):
         given.append("A URL")

@@ -15,7 +15,6 @@ from dray.cli.settings import Settings, takes_json
 @click.argument("file", metavar="FILE")
 @click.argument("directory", metavar="DIR")
 @takes_json
-@click.pass_obj
 def command(settings: Settings, file: str, directory: str) -> None:
     """Create the data directory DIR from the backup FILE, or from standard input if FILE is -.
 

@@ -142,7 +142,6 @@ Send = Callable[[Batch, "Transaction | None"], list[SentMessage]]
 @wait_option
 @folder_options(one_transaction=True)
 @takes_url_and_json
-@click.pass_obj
 def command(
     settings: Settings,
     /,

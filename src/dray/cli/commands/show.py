@@ -31,7 +31,6 @@ _NANOSECONDS = 1e9
 @click.option("--body", "kind", flag_value="body", help="Write the body to standard output.")
 @click.option("--hex", "kind", flag_value="hex", help="Show the body in hexadecimal.")
 @takes_url_and_json
-@click.pass_obj
 def command(settings: Settings, queue: str, message_id: str, *, kind: str | None) -> None:
     """Show all properties of the message ID of QUEUE, or its body; nothing is taken.
 

@@ -86,7 +86,6 @@ def command() -> None:
 )
 @_takes_credentials
 @takes_url_and_json
-@click.pass_obj
 def land(
     settings: Settings,
     queue: str,
@@ -136,7 +135,6 @@ def land(
 @click.argument("directory", metavar="DIR")
 @click.option("--size", type=Size(), help="Size of a joined file  [default: 256MiB].")
 @takes_json
-@click.pass_obj
 def compact(settings: Settings, directory: str, *, size: int | None) -> None:
     """Join the small files of the table below DIR, a directory that `dray spark land` wrote.
 
@@ -170,7 +168,6 @@ def compact(settings: Settings, directory: str, *, size: int | None) -> None:
 @click.option("--html", metavar="FILE", help="Write the page into FILE.")
 @_takes_credentials
 @takes_url_and_json
-@click.pass_obj
 def audit(
     settings: Settings,
     sources: tuple[str, ...],

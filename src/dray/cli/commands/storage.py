@@ -30,7 +30,6 @@ _data = click.option("--data", required=True, metavar="DIR", type=Path, help="Th
 @click.argument("new", metavar="NEWDIR", type=Path)
 @_data
 @takes_json
-@click.pass_obj
 def move(settings: Settings, new: Path, *, data: Path) -> None:
     """Move the store of a stopped queue manager to NEWDIR, on any file system.
 
@@ -58,7 +57,6 @@ def move(settings: Settings, new: Path, *, data: Path) -> None:
 @command.command()
 @_data
 @takes_json
-@click.pass_obj
 def audit(settings: Settings, *, data: Path) -> None:
     """List changes that other programs made to the storage folder, and verify the audit log."""
     from dray.errors import StoreCorrupt, StoreError
@@ -90,7 +88,6 @@ def audit(settings: Settings, *, data: Path) -> None:
 @command.command()
 @_data
 @takes_json
-@click.pass_obj
 def rebuild(settings: Settings, *, data: Path) -> None:
     """Rebuild missing files from the log, so that the queue manager starts again.
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, time_text
+from dray.cli.output import time_text
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import ConnectionLost, StoreLocked
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
+    from dray.model.tokens import TokenInfo
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
@@ -54,48 +55,37 @@ def command() -> None:
 )
 @_takes_data
 @takes_url_and_json
-@click.pass_obj
 def create(settings: Settings, *, name: str, expires: float | None, data: str | None) -> None:
     """Print a new token, once: whoever shows it is the caller token:NAME."""
     with _owned(settings, data) as manager:
         token = manager.create_token(name, expires)
-    if settings.as_json:
-        print_json({"caller": f"token:{name}", "token": token})
-    else:
-        click.echo(token)
+    settings.tell({"caller": f"token:{name}", "token": token}, token)
 
 
 @command.command("list")
 @_takes_data
 @takes_url_and_json
-@click.pass_obj
 def list_tokens(settings: Settings, data: str | None) -> None:
     """List the tokens by name, and when each expires."""
     with _owned(settings, data) as manager:
         tokens = manager.tokens()
-    if settings.as_json:
-        print_json(tokens)
-        return
-    rows = (
-        [each.name, time_text(each.created), time_text(each.expires) if each.expires else "never"]
-        for each in tokens
-    )
-    print_table(["token", "created", "expires"], rows)
+    settings.tell_all(tokens, ["token", "created", "expires"], _row)
 
 
 @command.command()
 @click.argument("name")
 @_takes_data
 @takes_url_and_json
-@click.pass_obj
 def revoke(settings: Settings, name: str, data: str | None) -> None:
     """Take the token NAME no more, and end the connections of its callers."""
     with _owned(settings, data) as manager:
         manager.revoke_token(name)
-    if settings.as_json:
-        print_json({"revoked": name})
-    else:
-        click.echo(f"revoked the token {name}")
+    settings.tell({"revoked": name}, f"revoked the token {name}")
+
+
+def _row(token: TokenInfo) -> list[str]:
+    expires = time_text(token.expires) if token.expires else "never"
+    return [token.name, time_text(token.created), expires]
 
 
 def _owned(settings: Settings, data: str | None) -> Manager:

@@ -45,7 +45,6 @@ _TOP_LEFT = "\x1b[H\x1b[J"
     help="Time between two looks, over which rates are taken.",
 )
 @takes_url_and_json
-@click.pass_obj
 def command(settings: Settings, *, once: bool, interval: float) -> None:
     """Show depth, rates, messages in flight and age of the oldest message of each queue.
 

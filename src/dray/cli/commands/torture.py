@@ -44,7 +44,6 @@ SEEDS = 1 << 32
     "--work", metavar="DIR", help=("Directory on the disk to test  [default: the current one].")
 )
 @takes_json
-@click.pass_obj
 def command(
     settings: Settings,
     *,

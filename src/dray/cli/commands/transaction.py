@@ -31,7 +31,6 @@ def command() -> None:
 @command.command()
 @click.argument("transaction_id", metavar="ID", type=TransactionIdText())
 @takes_url_and_json
-@click.pass_obj
 def outcome(settings: Settings, transaction_id: str) -> None:
     """Show the outcome of the transaction or send ID.
 
@@ -39,15 +38,11 @@ def outcome(settings: Settings, transaction_id: str) -> None:
     """
     with settings.connect() as manager:
         status = manager.outcome(transaction_id)
-    if settings.as_json:
-        print_json({"transaction_id": transaction_id, "status": str(status)})
-    else:
-        click.echo(f"{status}: {_MEANING.get(status, 'ask again')}")
+    _tell(settings, transaction_id, status, f"{status}: {_MEANING.get(status, 'ask again')}")
 
 
 @command.command()
 @takes_url_and_json
-@click.pass_obj
 def prepared(settings: Settings) -> None:
     """List the prepared transactions that are neither committed nor aborted."""
     with settings.connect() as manager:
@@ -62,7 +57,6 @@ def prepared(settings: Settings) -> None:
 @command.command()
 @click.argument("transaction_id", metavar="ID", type=TransactionIdText())
 @takes_url_and_json
-@click.pass_obj
 def commit(settings: Settings, transaction_id: str) -> None:
     """Commit the prepared transaction ID; repeating it changes nothing."""
     with settings.connect() as manager:
@@ -73,7 +67,6 @@ def commit(settings: Settings, transaction_id: str) -> None:
 @command.command()
 @click.argument("transaction_id", metavar="ID", type=TransactionIdText())
 @takes_url_and_json
-@click.pass_obj
 def abort(settings: Settings, transaction_id: str) -> None:
     """Abort the prepared transaction ID; repeating it changes nothing."""
     with settings.connect() as manager:
@@ -81,8 +74,6 @@ def abort(settings: Settings, transaction_id: str) -> None:
     _tell(settings, transaction_id, "aborted")
 
 
-def _tell(settings: Settings, transaction_id: str, status: str) -> None:
-    if settings.as_json:
-        print_json({"transaction_id": transaction_id, "status": status})
-    else:
-        click.echo(f"{status} {transaction_id}")
+def _tell(settings: Settings, transaction_id: str, status: str, line: str = "") -> None:
+    told = {"transaction_id": transaction_id, "status": str(status)}
+    settings.tell(told, line or f"{status} {transaction_id}")

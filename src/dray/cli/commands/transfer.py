@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, printable, size_text
+from dray.cli.output import printable, size_text
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Size
+from dray.cli.words import counted
 from dray.errors import Misuse, TargetUnwritable, TransferCancelled, TransferSourceChanged
 from dray.model.limits import (
     TRANSFER_REQUEST_TIMEOUT_S,
@@ -80,7 +81,6 @@ def command() -> None:
 @click.option("--listen", metavar="HOST", help="Address at which consumers may connect directly.")
 @click.option("--relayed", is_flag=True, help="Send through the queue managers only.")
 @takes_url_and_json
-@click.pass_obj
 def offer(
     settings: Settings,
     file: Path,
@@ -131,7 +131,6 @@ def offer(
     help="Connect directly to the producer, or never  [default: with drays:// only through TLS].",
 )
 @takes_url_and_json
-@click.pass_obj
 def accept(
     settings: Settings, queue: str, *, target: str, timeout: float | None, direct: bool | None
 ) -> None:
@@ -142,23 +141,18 @@ def accept(
 
 @command.command("list")
 @takes_url_and_json
-@click.pass_obj
 def list_transfers(settings: Settings) -> None:
     """List the transfers through this queue manager that can be resumed, in both directions."""
     with settings.connect() as manager:
         found = manager.unfinished_transfers()
-    if settings.as_json:
-        print_json(found)
-        return
     columns = ["id", "direction", "state", "done ", "size ", "queue", "path"]
-    print_table(columns, (_row(each) for each in found))
+    settings.tell_all(found, columns, _row)
 
 
 @command.command()
 @click.argument("transfer_id", metavar="ID")
 @_of_a_consumer
 @takes_url_and_json
-@click.pass_obj
 def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
     """Suspend the transfer ID in the program that runs it; `resume` continues it there."""
     with settings.connect() as manager:
@@ -170,14 +164,13 @@ def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
                 f"there is no unfinished file transfer {transfer_id!r} here; `dray transfer list`"
                 " shows them"
             )
-    _say(settings, "suspended", transfer_id)
+    settings.tell({"suspended": transfer_id}, f"suspended {transfer_id}")
 
 
 @command.command()
 @click.argument("transfer_id", metavar="ID")
 @_of_a_consumer
 @takes_url_and_json
-@click.pass_obj
 def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
     """Resume the transfer ID: an offer, or a file that was being received.
 
@@ -194,7 +187,7 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
             if running is None:
                 raise
             running.resume(consumer)
-            _say(settings, "resumed", transfer_id)
+            settings.tell({"resumed": transfer_id}, f"resumed {transfer_id}")
             return
         if isinstance(found, Offer):
             with _those_told_who_wait(manager):
@@ -207,20 +200,12 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
 @click.argument("transfer_id", metavar="ID")
 @_of_a_consumer
 @takes_url_and_json
-@click.pass_obj
 def cancel(settings: Settings, transfer_id: str, consumer: str) -> None:
     """Cancel the transfer ID: remove the received data and tell the other end."""
     with settings.connect() as manager:
         manager.cancel_transfer(transfer_id, consumer)
-        _say(settings, "cancelled", transfer_id)
+        settings.tell({"cancelled": transfer_id}, f"cancelled {transfer_id}")
         manager.linger(_LINGER_S)
-
-
-def _say(settings: Settings, done: str, transfer_id: str) -> None:
-    if settings.as_json:
-        print_json({done: transfer_id})
-    else:
-        click.echo(f"{done} {transfer_id}")
 
 
 @contextmanager
@@ -240,13 +225,10 @@ def _serve(settings: Settings, offered: Offer) -> None:
             _show(bar, each)
     offered.wait()
     done = [each for each in offered.consumers if not each.error]
-    if settings.as_json:
-        print_json({"offer": offered.status, "consumers": offered.consumers})
-        return
-    click.echo(
-        f"sent {printable(status.label)} ({human_size(status.bytes_total)}) to {len(done)}"
-        f" {'consumer' if len(done) == 1 else 'consumers'},"
-        f" {offered.status.fragments_resent} fragments resent"
+    settings.tell(
+        {"offer": offered.status, "consumers": offered.consumers},
+        f"sent {printable(status.label)} ({human_size(status.bytes_total)}) to"
+        f" {counted(len(done), 'consumer')}, {offered.status.fragments_resent} fragments resent",
     )
 
 
@@ -262,18 +244,11 @@ def _save(settings: Settings, incoming: Incoming, target: Path) -> None:
         )
     with progress(f"receiving {incoming.label}", incoming.size) as bar:
         saved = incoming.save_to(place, bar.update)
-    if settings.as_json:
-        print_json(
-            {
-                "path": str(saved),
-                "size": incoming.size,
-                "digest": incoming.digest.hex(),
-                "digest_kind": incoming.digest_kind,
-            }
-        )
-    else:
-        digest = f"{incoming.digest_kind} {incoming.digest.hex()}"
-        click.echo(f"saved {saved} ({human_size(incoming.size)}), {digest}")
+    kind, digest = incoming.digest_kind, incoming.digest.hex()
+    settings.tell(
+        {"path": str(saved), "size": incoming.size, "digest": digest, "digest_kind": kind},
+        f"saved {saved} ({human_size(incoming.size)}), {kind} {digest}",
+    )
 
 
 def _show(bar: ProgressDisplay, status: TransferStatus) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, size_text, time_text
+from dray.cli.output import size_text, time_text
 from dray.cli.settings import Settings, takes_url_and_json
 
 if TYPE_CHECKING:
@@ -25,24 +25,19 @@ def command() -> None:
 @command.command("list")
 @click.argument("queue")
 @takes_url_and_json
-@click.pass_obj
 def list_uploads(settings: Settings, queue: str) -> None:
     """List the unfinished uploads to QUEUE, the oldest first."""
     import dray
 
     with settings.connect() as manager:
         found = dray.LargeMessageQueue(manager.queue(queue)).unfinished()
-    if settings.as_json:
-        print_json(found)
-        return
-    print_table(["id", "done ", "size ", "begun", "used", "path"], (_row(each) for each in found))
+    settings.tell_all(found, ["id", "done ", "size ", "begun", "used", "path"], _row)
 
 
 @command.command()
 @click.argument("queue")
 @click.argument("sequence_id", metavar="ID")
 @takes_url_and_json
-@click.pass_obj
 def drop(settings: Settings, queue: str, sequence_id: str) -> None:
     """Drop the upload ID to QUEUE and free the room reserved for it.
 
@@ -53,10 +48,7 @@ def drop(settings: Settings, queue: str, sequence_id: str) -> None:
     with settings.connect() as manager:
         large = dray.LargeMessageQueue(manager.queue(queue))
         large.drop_unfinished(sequence_id)
-    if settings.as_json:
-        print_json({"dropped": sequence_id})
-    else:
-        click.echo(f"dropped {sequence_id}")
+    settings.tell({"dropped": sequence_id}, f"dropped {sequence_id}")
 
 
 def _row(upload: UnfinishedUpload) -> list[str]:

@@ -16,7 +16,6 @@ EXIT_DIFFERENT = 1
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("manifest", type=click.Path(path_type=Path))
 @takes_json
-@click.pass_obj
 def command(settings: Settings, directory: Path, manifest: Path) -> int:
     """Compare the files of DIRECTORY with MANIFEST, which `dray send --manifest` has sent.
 

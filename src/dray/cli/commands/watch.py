@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 @watch_wait_option
 @folder_options(one_transaction=False)
 @takes_url_and_json
-@click.pass_obj
 def command(
     settings: Settings,
     /,

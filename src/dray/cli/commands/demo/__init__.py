@@ -56,7 +56,6 @@ POLL_EVERY_S = 0.02
 )
 @click.option("--keep", is_flag=True, help="Keep the data directories of the queue managers too.")
 @takes_json
-@click.pass_obj
 def command(
     settings: Settings, *, files: str | None, lossy: bool, work: str | None, keep: bool
 ) -> int:
