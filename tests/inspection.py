@@ -82,7 +82,7 @@ class Inside:
     @property
     def lookups(self) -> Lookups:
         """Positions of messages by their ids."""
-        return self._context.lookups
+        return self.waiters.lookups
 
     @property
     def subjects(self) -> Subjects:
@@ -92,7 +92,7 @@ class Inside:
     @property
     def untold_ends(self) -> UntoldEnds:
         """Ends of messages of which their sources are still to be told."""
-        return self._context.untold_ends
+        return self._context.follow_up.untold_ends
 
     @property
     def tried(self) -> QueuesMade:

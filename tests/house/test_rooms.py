@@ -25,7 +25,7 @@ OPEN_MODULES = {
     "queue": 9,
     "requests": 2,
     "rights": 6,
-    "state": 5,
+    "state": 4,
     "transactions": 6,
 }
 """How many modules each room opens. The numbers only go down."""

@@ -11,11 +11,7 @@ from dray.manager.events import Answer, Body, Effect, Into, Peer
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.follow_up import FollowUp
 from dray.manager.own_messages import OwnMessages
-from dray.manager.queue.lookups import Lookups
 from dray.manager.session import Session
-from dray.manager.state.awaiting import Awaiting
-from dray.manager.untold_ends import UntoldEnds
-from dray.manager.works import Works
 from dray.model.leases import Leases
 from dray.model.limits import ACTS_REMEMBERED_MAX
 from dray.wire.frames import Head, failure
@@ -57,14 +53,8 @@ class Context:
         self.notices = notices
         """Notices for the operator; the daemon writes them to its log."""
         self.room = RoomLeft(store, config.low_water_bytes)
-        self.lookups = Lookups(store)
-        """Positions of messages by their ids, while somebody asks for them."""
-        self.works = Works(self.room, notices)
         self.own_messages = OwnMessages(state, store, self.record)
         self.follow_up = FollowUp(state.queues)
-        self.awaiting = Awaiting(state)
-        self.untold_ends = UntoldEnds()
-        """Messages of other managers that ended, until the managers are told how many."""
         self.access = config.access
         self.peer_tokens = config.peer_tokens
         """The rules of access; the daemon brings others when it reads the configuration again."""

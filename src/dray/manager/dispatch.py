@@ -18,6 +18,7 @@ from dray.manager.relay import Relay
 from dray.manager.requests import requests
 from dray.manager.rights import table
 from dray.manager.transactions.transactions import Transactions
+from dray.manager.works import Works
 from dray.wire import frames
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ class Subjects:
 
     def __init__(self, context: Context) -> None:
         """Make them all; those that need others are handed these."""
-        self.transactions = Transactions(context)
+        self.works = Works(context)
+        self.transactions = Transactions(self.works)
         self.holes = repairs.Holes(context)
         self.sources = confirmations.Sources(context)
         self.strangers = peers.Strangers(context)
         self.relay = Relay(context)
-        self.links = links.Links(context, self.strangers, self.relay)
+        self.links = links.Links(self.strangers, self.relay, self.works)
         self.streams = streams.ArrivingStreams(self.sources, self.strangers, self.holes)
         self.requests = requests.Requests(
             self.transactions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dray.manager.untold_ends import UntoldEnds
 from dray.model.classes import QueueKind
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class FollowUp:
         """Queues in which something became available during this turn."""
         self.to_tell: dict[StreamKey, None] = {}
         """Streams whose sources have news; they are told last in a turn, after any order ack."""
+        self.untold_ends = UntoldEnds()
+        """Messages of other managers that ended, until the managers are told how many."""
         self.perhaps_unused: dict[int, None] = {
             each.number: None for each in queues if each.kind in (QueueKind.SUB, QueueKind.OUTGOING)
         }

@@ -78,9 +78,10 @@ class QueueManager:
         context = Context(state, store, config, now, notices=notices, files=followed)
         self._context = context
         self._subjects = Subjects(context)
+        state.awaiting.look()
         prepared.take_up(self._subjects.transactions)
         self._subjects.requests.take_up()
-        transactions.end_purges(context)
+        transactions.end_purges(self._subjects.works)
         self._waiters = self._subjects.requests.waiters
         self._compactor = Compactor(context)
         self._files = None if followed is None else FileKeeper(context, followed)
@@ -206,7 +207,7 @@ class QueueManager:
             or context.state.stream_ends.news
             or sources.waiting_for_room
             or sources.missing_queues
-            or context.untold_ends.is_due(context.now)
+            or context.follow_up.untold_ends.is_due(context.now)
         ):
             self._follow_up()
         return effects
@@ -223,7 +224,7 @@ class QueueManager:
             for key in to_tell:
                 confirmations.tell_source(sources, key)
             to_tell.clear()
-        if context.untold_ends.is_due(context.now):
+        if context.follow_up.untold_ends.is_due(context.now):
             confirmations.tell_of_ends(sources)
         subjects.streams.go_on()
         if context.state.stream_ends.news:
@@ -252,7 +253,7 @@ class QueueManager:
     def deadline(self) -> float | None:
         """When to send Tick if nothing happens before."""
         context, subjects = self._context, self._subjects
-        if not self._started or context.works or context.follow_up.perhaps_unused:
+        if not self._started or subjects.works or context.follow_up.perhaps_unused:
             return context.now
         soonest = subjects.links.deadline()
         unused = subjects.transactions.reservations.unused
@@ -262,7 +263,7 @@ class QueueManager:
         for at in (
             self._compactor.deadline(),
             subjects.streams.deadline(),
-            context.untold_ends.deadline(),
+            context.follow_up.untold_ends.deadline(),
             None if expires_us is None else expires_us / MICROSECONDS,
             token_expires_us / MICROSECONDS if token_expires_us else None,
             subjects.requests.deadline(),
@@ -335,7 +336,7 @@ class QueueManager:
     def _tick(self) -> None:
         self._started = True
         subjects = self._subjects
-        self._context.works.go_on()
+        subjects.works.go_on()
         expire(self._context)
         end_expired(self._context)
         give_back_unused(subjects.transactions.reservations)

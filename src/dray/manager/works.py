@@ -24,8 +24,7 @@ from dray.manager.notices import NoticeKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dray.manager.disk.room import RoomLeft
-    from dray.manager.notices import Notices
+    from dray.manager.context import Context
 
 
 class Work(NamedTuple):
@@ -39,10 +38,9 @@ class Work(NamedTuple):
 class Works:
     """Work that has begun and not ended, in the order in which it was begun."""
 
-    def __init__(self, room: RoomLeft, notices: Notices) -> None:
+    def __init__(self, context: Context) -> None:
         """Begin with none."""
-        self._room = room
-        self._notices = notices
+        self.context = context
         self._begun: deque[Work] = deque()
 
     def __bool__(self) -> bool:
@@ -62,14 +60,14 @@ class Works:
 
     def go_on(self) -> None:
         """Go on with what was parked, as far as there is room."""
-        while self._begun and not self._room.has_said_enough:
+        while self._begun and not self.context.room.has_said_enough:
             self._go_on_with_first()
 
     def _go_on_with_first(self, *, now: bool = False) -> None:
         steps, refused = self._begun[0]
         try:
             for _ in steps:
-                if self._room.has_said_enough:
+                if self.context.room.has_said_enough:
                     return
         except StorePoisoned:
             raise
@@ -79,7 +77,7 @@ class Works:
                 raise
             if refused is None:
                 sentence = f"work that was done in portions stopped before its end: {error}"
-                self._notices.add(NoticeKind.WORK_STOPPED, "storage", sentence)
+                self.context.notices.add(NoticeKind.WORK_STOPPED, "storage", sentence)
             else:
                 refused(error)
         else:

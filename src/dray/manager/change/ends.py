@@ -199,7 +199,7 @@ def note_ends(
         return
     key = StreamKey(came_by.source, came_by.stream)
     if not context.state.outbox.has_ended(key):
-        context.untold_ends.add(key, message_class, count, came_by.told_origin)
+        context.follow_up.untold_ends.add(key, message_class, count, came_by.told_origin)
 
 
 def held_in(queues: Iterable[StoredQueue]) -> Counter[tuple[StoredQueue, int]]:

@@ -60,7 +60,7 @@ def expire(context: Context) -> None:
         queue, lookup_ids = context.state.queues.numbered(number), list(found)
         if number == ORDER_QUEUE:
             _in_doubt(context, fact, queue, lookup_ids)
-            context.awaiting.forget(lookup_ids)
+            context.state.awaiting.forget(lookup_ids)
             continue
         if queue.stream is not None:
             lookup_ids = _leave_doubtful(context, fact, queue, lookup_ids)
@@ -87,7 +87,7 @@ def give_up(context: Context, queue: StoredQueue) -> Iterator[None]:
         _in_doubt(context, fact, waiting, found)
         fact.record()
         yield
-    context.awaiting.forget(unconfirmed)
+    context.state.awaiting.forget(unconfirmed)
     sent = [
         lookup_id
         for lookup_id in map(lookup_id_of, queue.index.available())

@@ -109,7 +109,7 @@ def _tell_on(sources: Sources, session: Session, key: StreamKey, newest: Session
         newest.streams.pop(key.stream, None)
     session.told[key.stream] = 0
     sources.confirmed[key] = session
-    sources.context.untold_ends.opened(key)
+    sources.context.follow_up.untold_ends.opened(key)
     tell_source(sources, key)
 
 

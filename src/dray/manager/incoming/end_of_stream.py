@@ -47,7 +47,7 @@ def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream com
                 queue.parts.source_went_on(number, transaction, ended=True)
                 context.follow_up.touch(queue)
         give_up_on(holes, key)
-    context.untold_ends.forget(key)
+    context.follow_up.untold_ends.forget(key)
     context.answer(session, 0, EndStreamAcked(head.stream))
 
 

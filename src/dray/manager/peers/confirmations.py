@@ -174,7 +174,7 @@ def _undelivered(
     """
     stream = queue.stream
     assert stream is not None, "only what has a stream is told of its messages"
-    waits = queue.number in context.awaiting.order_acks
+    waits = queue.number in context.state.awaiting.order_acks
     wanted = {each.number for each in told if each.message_class != MessageClass.ACK_REACH_QUEUE}
     if not wanted or not (waits or any(is_refusal(each.message_class) for each in told)):
         return {}
@@ -230,7 +230,7 @@ def _own(
         kept_in = DEAD_TRANSACTIONAL if kept else 0
         warn_of_end(context, queue.name, why, kept_in=kept_in, kept_there=kept_there)
         return []
-    packed = context.awaiting.take(told.number)
+    packed = context.state.awaiting.take(told.number)
     kept = not kept_there and fact.departures.confirmed(packed or undelivered, why)
     kept_in = DEAD_TRANSACTIONAL if kept else 0
     warn_of_end(context, queue.name, why, kept_in=kept_in, kept_there=kept_there)
@@ -280,7 +280,7 @@ def tell_source(sources: Sources, key: StreamKey) -> None:
 def tell_of_ends(sources: Sources) -> None:
     """Tell sources how many of their messages ended, of which their senders asked nothing."""
     context = sources.context
-    for key, counts in context.untold_ends.take(context.now, sources.confirmed):
+    for key, counts in context.follow_up.untold_ends.take(context.now, sources.confirmed):
         context.answer(sources.confirmed[key], 0, EndCounts(key.stream, counts))
 
 
@@ -304,4 +304,6 @@ def hear_of_ends(context: Context, queue: StoredQueue, counts: Sequence[EndCount
         route = _route_back(context, origin, queue)
         if route is not None and hops + 1 < HOPS_MAX:
             key = StreamKey(route.source, route.stream)
-            context.untold_ends.add(key, message_class, count, route.told_origin, hops=hops + 1)
+            context.follow_up.untold_ends.add(
+                key, message_class, count, route.told_origin, hops=hops + 1
+            )

@@ -85,10 +85,10 @@ from dray.wire.frames import (
 from dray.wire.transfer_frames import size_of_post
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context
     from dray.manager.peers.peers import Strangers
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.relay import Relay
+    from dray.manager.works import Works
     from dray.model.queue import DeliveryInfo
     from dray.wire.frames import Hello
     from dray.wire.stream import Frame
@@ -109,11 +109,12 @@ _SENTENCE_MAX = 500
 class Links:
     """All links of a manager."""
 
-    def __init__(self, context: Context, strangers: Strangers, relay: Relay) -> None:
+    def __init__(self, strangers: Strangers, relay: Relay, works: Works) -> None:
         """Dial nothing yet; the first tick does for the queues that have something to deliver."""
-        self.context = context
+        self.context = context = works.context
         self._strangers = strangers
         self._relay = relay
+        self._works = works
         self._links = PeerLinks(context, relay)
         self._suspicious = False
         """Whether a peer has refused something, which may have been a damaged message."""
@@ -213,7 +214,7 @@ class Links:
         self._relay.down(peer)
         link.dial_at = link.backoff.failed(self.context.now, link.jitter)
         for queue in self._links.leading_to(link):
-            self.context.awaiting.order_acks.pop(queue.number, None)
+            self.context.state.awaiting.order_acks.pop(queue.number, None)
             forget_ahead(self.context, queue)
             self.steer(queue, LinkLost())
 
@@ -326,7 +327,7 @@ class Links:
         queue = self._of_peer(peer, state.stream)
         if queue is not None:
             queue.destination_transactional = state.transactional
-            if not self.context.awaiting.must_hear_first(state):
+            if not self.context.state.awaiting.must_hear_first(state):
                 position = state.sequence_id, state.upto
                 said = PeerState(*position, state.question, state.incarnation, state.met)
                 self.steer(queue, said)
@@ -341,7 +342,7 @@ class Links:
 
     def _word_came(self, peer: Peer, stream: int) -> None:
         """Take the order ack that waited, if nothing that it covers is unheard of any more."""
-        ack = self.context.awaiting.order_acks.get(stream)
+        ack = self.context.state.awaiting.order_acks.get(stream)
         if isinstance(ack, StreamRefused):
             self._refused(peer, ack)
         elif ack is not None:
@@ -382,7 +383,7 @@ class Links:
             stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))
             context.record(Delivered(queue.number, reached, context.now_us, awaiting, stayed))
             if awaiting:
-                context.awaiting.look()
+                context.state.awaiting.look()
         return True
 
     def _refused(self, peer: Peer, refusal: StreamRefused) -> None:
@@ -390,7 +391,7 @@ class Links:
         queue = self._of_peer(peer, refusal.stream)
         if queue is None or queue.stream is None:
             return
-        if self.context.awaiting.must_hear_first(refusal):
+        if self.context.state.awaiting.must_hear_first(refusal):
             return
         asked, why = refusal.question, _UNDELIVERABLE.get(refusal.error)
         position = refusal.sequence_id, refusal.upto
@@ -403,7 +404,7 @@ class Links:
         if why is not None and not queue.stream.is_stale(asked):
             lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
             queue.stream.refusals.waiting_refused(len(lookup_ids))
-            take(self.context, queue, lookup_ids, why)
+            take(self._works, queue, lookup_ids, why)
 
     def _confirmed(self, peer: Peer, stream: int, first: int, told: list[Confirmed]) -> None:
         """Act once on what a destination tells of messages it has accepted."""
@@ -415,7 +416,7 @@ class Links:
                 self.context.effects.append(LinkSend(peer, taken))
                 self._word_came(peer, stream)
 
-            self.context.works.carry_on(act_on(self.context, queue, first, told, finished=finished))
+            self._works.carry_on(act_on(self.context, queue, first, told, finished=finished))
 
     def _counted(self, link: PeerLink, head: EndCounts) -> None:
         """Warn of messages that ended at the destination and that it only counts."""

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from dray.manager.peers.linking import PeerLink
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
+    from dray.manager.works import Works
     from dray.model.ids import Incarnation
     from dray.wire.frames import Hello, OpenStream, Welcome
 
@@ -330,9 +331,10 @@ def handle_forget_peer(
 
 
 def handle_resolve_outgoing(
-    context: Context, session: Session, request_id: int, head: ResolveOutgoing
+    works: Works, session: Session, request_id: int, head: ResolveOutgoing
 ) -> None:
     """Deliver what a diverged outgoing queue holds in a new sequence, or make it dead letters."""
+    context = works.context
     queue = context.state.queues.named(str(parse_queue_address(head.name)))
     stream = queue.stream
     if stream is None or stream.divergence is None:
@@ -350,7 +352,7 @@ def handle_resolve_outgoing(
         resolved()
         return
     steps = _to_dead_letters(context, queue, resolved)
-    context.works.carry_on(steps, partial(context.refuse, session, request_id))
+    works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
 def _to_dead_letters(

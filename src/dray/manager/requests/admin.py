@@ -242,7 +242,7 @@ def handle_delete(
         raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
     steps = _delete(transactions, queue, partial(context.answer, session, request_id, Done()))
-    context.works.carry_on(steps, partial(context.refuse, session, request_id))
+    transactions.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
 def _delete(

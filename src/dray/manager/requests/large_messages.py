@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from dray.manager.requests.statuses import Statuses
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
+    from dray.manager.works import Works
 
 
 class LargeReceives:
@@ -116,11 +117,11 @@ def large_receive_now(
 
     The status queue is read when a receive is asked for, and when something is there for it.
     """
-    context = receives.context
+    context, works = receives.context, receives.transactions.works
     queue = context.state.queues.numbered(head.queue)
     if not asked_now and next(queue.parts.ready(), None) is None:
         return False
-    statuses = None if head.peek else statuses_of(context, head.status_queue, queue)
+    statuses = None if head.peek else statuses_of(works, head.status_queue, queue)
     fitting = _fitting(queue, head, statuses)
     if head.repair and not head.peek:
         fitting = _repaired(receives.holes, queue, fitting, again=asked_now)
@@ -137,7 +138,7 @@ def large_receive_now(
     if not assembly.whole or ends:
         if statuses is not None:
             statuses.place(assembly)
-        raise _hole(context, queue, assembly, head, told=statuses is not None)
+        raise _hole(works, queue, assembly, head, told=statuses is not None)
     if head.count > 1:
         some = _small_ones(context, queue, assembly, fitting, count=head.count)
     else:
@@ -372,7 +373,7 @@ def _fitting(
 
 
 def _hole(
-    context: Context, queue: StoredQueue, assembly: Assembly, head: LargeReceive, *, told: bool
+    works: Works, queue: StoredQueue, assembly: Assembly, head: LargeReceive, *, told: bool
 ) -> LargeMessageHole:
     """Make the error, and unless it is only looked at, remove what is there of the message.
 
@@ -386,7 +387,7 @@ def _hole(
     if not (head.peek or told):
         lookup_ids = assembly.lookup_ids()
         queue.parts.dropped(assembly.key)
-        take(context, queue, lookup_ids, MessageClass.NACK_RECEIVE_REJECTED)
+        take(works, queue, lookup_ids, MessageClass.NACK_RECEIVE_REJECTED)
     return LargeMessageHole(
         f"large message {sequence_id} in {queue.name!r} lacks {_told(missing)}; {fate}",
         sequence_id=sequence_id,

@@ -410,7 +410,7 @@ def handle_large_move(
     for lookup_id in lookup_ids:
         queue.index.put_back(lookup_id)
     queue.parts.dropped(assembly.key)
-    take_back(context, owner, head.status_queue, assembly.key)
+    take_back(transactions.works, owner, head.status_queue, assembly.key)
     _record_move(context, queue, lookup_ids, target)
     if head.unreadable:
         sequence_id = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)

@@ -37,7 +37,7 @@ from dray.manager.queue.index import (
     positions_in,
     unpack,
 )
-from dray.manager.queue.lookups import Sought
+from dray.manager.queue.lookups import Lookups, Sought
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.queues import StoredQueue
 from dray.manager.queue.system import INTERNAL
@@ -45,6 +45,7 @@ from dray.manager.session import Session, Waiter
 from dray.manager.transactions.mixing import check_plain_receive
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.transactions import Transactions, hold_part, open_transaction
+from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.callers import Caller
 from dray.model.classes import MessageClass, Part
@@ -76,14 +77,23 @@ _FITTED_AT_ONCE = 128
 """So many messages are looked at together, to see how many fit a frame."""
 
 
-def handle_receive(
-    transactions: Transactions, session: Session, request_id: int, head: Receive
-) -> None:
+class Receives:
+    """Receives of plain messages: held in transactions, and looked for by their ids."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        """Begin with nothing looked for."""
+        self.context = transactions.context
+        self.transactions = transactions
+        self.lookups = Lookups(self.context.store)
+        """Positions of messages by their ids, while somebody asks for them."""
+
+
+def handle_receive(receives: Receives, session: Session, request_id: int, head: Receive) -> None:
     """Answer with messages, or let the request wait."""
-    context = transactions.context
+    context = receives.context
     queue = context.state.queues.numbered(head.queue)
     _check_receive(queue, head)
-    sought = look_for(context, queue, head, place=session.caller.place)
+    sought = look_for(receives, queue, head, place=session.caller.place)
     waiter = Waiter(
         session,
         request_id,
@@ -92,17 +102,17 @@ def handle_receive(
         None if sought is None else (sought.lookup.kind, sought.key),
     )
     if sought is None or sought.lookup.read_on():
-        receive_or_wait(transactions, waiter)
+        receive_or_wait(receives, waiter)
     else:
-        context.lookups.unread.setdefault(sought.lookup, []).append(waiter)
+        receives.lookups.unread.setdefault(sought.lookup, []).append(waiter)
 
 
-def receive_or_wait(transactions: Transactions, waiter: Waiter) -> None:
+def receive_or_wait(receives: Receives, waiter: Waiter) -> None:
     """Answer a receive whose queue is read, or let it wait."""
-    context = transactions.context
+    context = receives.context
     session, request_id, head = waiter.session, waiter.request_id, waiter.head
     assert isinstance(head, Receive)
-    if receive_now(transactions, session, request_id, head):
+    if receive_now(receives, session, request_id, head):
         return
     queue = context.state.queues.numbered(head.queue)
     if isinstance(head.select, SelectOne) and not head.timeout:
@@ -111,11 +121,11 @@ def receive_or_wait(transactions: Transactions, waiter: Waiter) -> None:
 
 
 def look_for(
-    context: Context, queue: StoredQueue, head: Receive, *, place: str = ""
+    receives: Receives, queue: StoredQueue, head: Receive, *, place: str = ""
 ) -> Sought | None:
     """Tell where to look for the message that a receive names by an id; None for any other."""
     try:
-        return context.lookups.sought(queue, head.select, context.now, place=place)
+        return receives.lookups.sought(queue, head.select, receives.context.now, place=place)
     except Misuse as error:
         raise MessageNotFound(f"no message in {queue.name!r} has that id: {error}") from error
 
@@ -147,15 +157,13 @@ def nothing_came(queue: StoredQueue, timeout: float | None) -> ReceiveTimeout:
     return ReceiveTimeout(f"no message became available in {queue.name!r} within {timeout} s")
 
 
-def receive_now(
-    transactions: Transactions, session: Session, request_id: int, head: Receive
-) -> bool:
+def receive_now(receives: Receives, session: Session, request_id: int, head: Receive) -> bool:
     """Answer a receive if it can be answered; tell whether it was."""
-    context = transactions.context
+    context, transactions = receives.context, receives.transactions
     queue = context.state.queues.numbered(head.queue)
     if head.guarded and not head.peek:
         check_plain_receive(queue)
-    candidates = _candidates(context, queue, head)
+    candidates = _candidates(receives, queue, head)
     found = within_frame(candidates, head.max_messages, head.max_bytes)
     at_once = not head.peek and (head.claim or not head.transaction)
     if at_once:
@@ -209,7 +217,7 @@ def handle_settle(
     if not head.plain:
         leaving += drop_large(queue, head.upto + 1, head.after)
     steps = _settle(context, queue, leaving, partial(context.answer, session, request_id))
-    context.works.carry_on(steps, partial(context.refuse, session, request_id))
+    transactions.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
 def _settle(
@@ -220,8 +228,9 @@ def _settle(
     answer(Done(len(lookup_ids)))
 
 
-def handle_purge(context: Context, session: Session, request_id: int, head: PurgeQueue) -> None:
+def handle_purge(works: Works, session: Session, request_id: int, head: PurgeQueue) -> None:
     """Remove everything, or one message; what is held only if its holder aborts (R11)."""
+    context = works.context
     queue = context.state.queues.numbered(head.queue)
     if not queue.outgoing:
         check_may_take(queue)
@@ -234,7 +243,7 @@ def handle_purge(context: Context, session: Session, request_id: int, head: Purg
         steps = purge_message(context, queue, head, free=free, finished=finished)
     else:
         steps = purge(context, queue, free, finished)
-    context.works.carry_on(steps, partial(context.refuse, session, request_id))
+    works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
 def _is_free(queue: StoredQueue, packed: bytes) -> bool:
@@ -275,7 +284,7 @@ def _deadline(context: Context, timeout: float | None) -> float | None:
     return None if timeout is None else context.now + max(0.0, timeout)
 
 
-def _candidates(context: Context, queue: StoredQueue, head: Receive) -> Iterator[bytes]:
+def _candidates(receives: Receives, queue: StoredQueue, head: Receive) -> Iterator[bytes]:
     match head.select:
         case SelectFirst():
             return queue.index.available()
@@ -289,10 +298,10 @@ def _candidates(context: Context, queue: StoredQueue, head: Receive) -> Iterator
             packed = queue.index.find(lookup_id)
             return iter(() if packed is None else (packed,))
         case SelectById() | SelectByCorrelation():
-            sought = look_for(context, queue, head)
+            sought = look_for(receives, queue, head)
             assert sought is not None
             found = sought.lookup.positions(sought.key)
-            return (packed for packed in found if _is_named(context, packed, head.select))
+            return (packed for packed in found if _is_named(receives.context, packed, head.select))
     assert_never(head.select)
 
 

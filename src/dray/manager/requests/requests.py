@@ -30,6 +30,7 @@ from dray.manager.requests.waiting import Waiters
 from dray.manager.rights import overview, tokens
 from dray.manager.transactions import batches, prepared, transactions
 from dray.manager.transactions.transactions import Transactions
+from dray.manager.works import Works
 from dray.wire import backup_frames, file_frames, frames
 
 if TYPE_CHECKING:
@@ -49,12 +50,10 @@ _CONTEXT: _Table[Context] = {
     frames.CreateQueue: admin.handle_create,
     frames.OpenQueue: admin.handle_open,
     frames.SetQuota: admin.handle_set_quota,
-    frames.ResolveOutgoing: peers.handle_resolve_outgoing,
     frames.CreateToken: tokens.handle_create,
     frames.ListTokens: tokens.handle_list,
     frames.RevokeToken: tokens.handle_revoke,
     frames.DescribeAccess: overview.handle_describe,
-    frames.PurgeQueue: receiving.handle_purge,
     frames.ReadPart: large_messages.handle_read_part,
     file_frames.CopyPart: large_messages.handle_copy_part,
     frames.MeasureRange: ranges.handle_measure,
@@ -62,6 +61,10 @@ _CONTEXT: _Table[Context] = {
     frames.LargeList: large_messages.handle_large_list,
     frames.ListUploads: uploads.handle_list,
     frames.DescribeBatch: batches.handle_describe_batch,
+}
+_WORKS: _Table[Works] = {
+    frames.PurgeQueue: receiving.handle_purge,
+    frames.ResolveOutgoing: peers.handle_resolve_outgoing,
 }
 _TRANSACTIONS: _Table[Transactions] = {
     frames.DeleteQueue: admin.handle_delete,
@@ -76,7 +79,6 @@ _TRANSACTIONS: _Table[Transactions] = {
     frames.MoveMessages: moving.handle_move_messages,
     frames.Reject: moving.handle_reject,
     frames.ReceiveTransaction: moving.handle_receive_transaction,
-    frames.Receive: receiving.handle_receive,
     frames.Settle: receiving.handle_settle,
     frames.PartDamaged: large_messages.handle_part_damaged,
     frames.LargeMove: moving.handle_large_move,
@@ -91,7 +93,8 @@ _BATCHES: _Table[batches.BatchAges] = {
     frames.CommitBatch: batches.handle_commit_batch,
     frames.DropStaged: batches.handle_drop_staged,
 }
-_RECEIVES: _Table[large_messages.LargeReceives] = {
+_RECEIVES: _Table[receiving.Receives] = {frames.Receive: receiving.handle_receive}
+_LARGE_RECEIVES: _Table[large_messages.LargeReceives] = {
     frames.LargeReceive: large_messages.handle_large_receive,
 }
 _LINKS: _Table[Links] = {
@@ -120,10 +123,12 @@ _BODY_TRANSACTIONS: _BodyTable = {
 _BODY_RELAY: _BodyTable = {frames.Post: relay.handle_post}
 WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
     _CONTEXT,
+    _WORKS,
     _TRANSACTIONS,
     _UPLOADS,
     _BATCHES,
     _RECEIVES,
+    _LARGE_RECEIVES,
     _LINKS,
     _LINKS_AND_STREAMS,
     _STRANGERS,
@@ -154,15 +159,18 @@ class Requests:
         self._uploads = uploads.UploadAges(transactions)
         self._batches = batches.BatchAges(transactions)
         self._backups = backup.Backups(context)
-        receives = large_messages.LargeReceives(transactions, holes)
-        self.waiters = Waiters(receives)
+        receives = receiving.Receives(transactions)
+        large = large_messages.LargeReceives(transactions, holes)
+        self.waiters = Waiters(receives, large)
         """Receives that wait for a message."""
         self.without_body: Mapping[type[frames.Head], Handler] = {
             **_bound(_CONTEXT, context),
+            **_bound(_WORKS, transactions.works),
             **_bound(_TRANSACTIONS, transactions),
             **_bound(_UPLOADS, self._uploads),
             **_bound(_BATCHES, self._batches),
             **_bound(_RECEIVES, receives),
+            **_bound(_LARGE_RECEIVES, large),
             **_bound(_LINKS, links),
             **_bound(_LINKS_AND_STREAMS, links, streams, started=context.now),
             **_bound(_STRANGERS, strangers),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dray.manager.queue.index import Entry
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.transactions.open_transaction import OpenTransaction
+    from dray.manager.works import Works
 
 _HEAD_BYTES = 1_024
 """More than header and properties of a status message take."""
@@ -52,9 +53,10 @@ _KINDS = (QueueKind.PRIVATE, QueueKind.SUB)
 class Statuses:
     """The status messages of the large messages of one queue."""
 
-    def __init__(self, context: Context, status_queue: StoredQueue, queue: StoredQueue) -> None:
+    def __init__(self, works: Works, status_queue: StoredQueue, queue: StoredQueue) -> None:
         """Read the status messages, and discard junk."""
-        self._context = context
+        self._context = works.context
+        self._works = works
         self._status_queue = status_queue
         self._queue = queue
         self._positions: dict[SequenceKey, int] = {}
@@ -117,11 +119,12 @@ class Statuses:
             self._context.notices.add(
                 NoticeKind.STATUS_JUNK, self._status_queue.name, _JUNK, len(junk)
             )
-            take(self._context, self._status_queue, junk, MessageClass.NACK_RECEIVE_REJECTED)
+            take(self._works, self._status_queue, junk, MessageClass.NACK_RECEIVE_REJECTED)
 
 
-def take_back(context: Context, owner: OpenTransaction, number: int, key: SequenceKey) -> None:
+def take_back(works: Works, owner: OpenTransaction, number: int, key: SequenceKey) -> None:
     """Discard the status that a transaction holds of a large message that it holds no more."""
+    context = works.context
     status_queue = context.state.queues.get(number)
     if status_queue is None:
         return
@@ -131,18 +134,18 @@ def take_back(context: Context, owner: OpenTransaction, number: int, key: Sequen
         if status is not None and status.key == key:
             owner.receives[number].remove(lookup_id)
             status_queue.index.put_back(lookup_id)
-            take(context, status_queue, [lookup_id])
+            take(works, status_queue, [lookup_id])
             return
 
 
-def statuses_of(context: Context, number: int, queue: StoredQueue) -> Statuses | None:
+def statuses_of(works: Works, number: int, queue: StoredQueue) -> Statuses | None:
     """The statuses in the status queue that a receive names; None if it names none.
 
     Raises `StatusQueueMissing` for one that cannot be one.
     """
     if not number:
         return None
-    status_queue = context.state.queues.get(number)
+    status_queue = works.context.state.queues.get(number)
     if status_queue is None:
         raise no_status_queue()
     if status_queue is queue or status_queue.kind not in _KINDS:
@@ -164,7 +167,7 @@ def statuses_of(context: Context, number: int, queue: StoredQueue) -> Statuses |
             " that is",
             queue=status_queue.name,
         )
-    return Statuses(context, status_queue, queue)
+    return Statuses(works, status_queue, queue)
 
 
 def _read(context: Context, entry: Entry) -> tuple[Status | None, bool]:

@@ -225,7 +225,7 @@ def leave(transactions: Transactions, transaction: OpenTransaction) -> None:
     if transaction.session is not None:
         transaction.session.transactions.pop(transaction.number, None)
         transaction.session = None
-    give_back(context, transaction)
+    give_back(transactions, transaction)
     upload = context.state.uploads.get(transaction.number)
     assert upload is not None, "only uploads are left open"
     for number, staged in transaction.sends.items():

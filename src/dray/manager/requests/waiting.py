@@ -16,23 +16,27 @@ if TYPE_CHECKING:
     from dray.manager.queue.lookups import Lookup
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.requests.large_messages import LargeReceives
+    from dray.manager.requests.receiving import Receives
     from dray.manager.session import IdKind, Session, Waiter
 
 
 class Waiters:
     """Waiting receives stand at their queues; this knows when the first of them gives up."""
 
-    def __init__(self, receives: LargeReceives) -> None:
+    def __init__(self, receives: Receives, large: LargeReceives) -> None:
         """Begin with nobody waiting."""
         self._receives = receives
+        self._large = large
         self._context = receives.context
+        self.lookups = receives.lookups
+        """Positions of messages by their ids, while somebody asks for them."""
         self._timeouts: list[tuple[float, int]] = []
         self._noted: dict[int, float] = {}
         """By queue, the earliest of its entries among the timeouts: one is enough."""
 
     def deadline(self) -> float | None:
         """When the first wait may be over."""
-        lookups = self._context.lookups
+        lookups = self.lookups
         if lookups.unread:
             return self._context.now
         soonest = lookups.deadline()
@@ -68,7 +72,7 @@ class Waiters:
         looked_in: list[Lookup] = []
         arrived: dict[IdKind, set[int] | None] = {}
         for kind in queue.waiters.kinds:
-            lookup = self._context.lookups.by(kind, queue, self._context.now)
+            lookup = self.lookups.by(kind, queue, self._context.now)
             try:
                 is_read = lookup.read_on()
             except StorePoisoned:
@@ -81,12 +85,12 @@ class Waiters:
                 looked_in.append(lookup)
                 arrived[kind] = lookup.arrived
             else:
-                self._context.lookups.unread.setdefault(lookup, [])
+                self.lookups.unread.setdefault(lookup, [])
         return looked_in, arrived
 
     def _read_on(self) -> None:
         """Read a queue on in which a message is looked for; then answer those who asked."""
-        unread = self._context.lookups.unread
+        unread = self.lookups.unread
         lookup = next(iter(unread), None)
         if lookup is None:
             return
@@ -105,7 +109,7 @@ class Waiters:
 
     def _answer(self, waiter: Waiter) -> None:
         try:
-            receive_or_wait(self._receives.transactions, waiter)
+            receive_or_wait(self._receives, waiter)
         except StorePoisoned:
             raise
         except DrayError as error:
@@ -116,7 +120,7 @@ class Waiters:
     def tick(self) -> None:
         """Tell those whose time is over."""
         self._read_on()
-        self._context.lookups.drop_unused(self._context.now)
+        self.lookups.drop_unused(self._context.now)
         while self._timeouts and self._timeouts[0][0] <= self._context.now:
             at, number = heapq.heappop(self._timeouts)
             if self._noted.get(number) == at:
@@ -128,7 +132,7 @@ class Waiters:
 
     def forget(self, session: Session) -> None:
         """A connection has ended: wait for it no longer."""
-        for waiters in self._context.lookups.unread.values():
+        for waiters in self.lookups.unread.values():
             waiters[:] = [waiter for waiter in waiters if waiter.session is not session]
         for number in session.waiting_at:
             queue = self._context.state.queues.get(number)
@@ -161,10 +165,10 @@ class Waiters:
         head = waiter.head
         try:
             if isinstance(head, Receive):
-                return receive_now(receives.transactions, session, request_id, head)
+                return receive_now(receives, session, request_id, head)
             if isinstance(head, ReceiveTransaction):
                 return receive_transaction_now(receives.transactions, session, request_id, head)
-            return large_receive_now(receives, session, request_id, head)
+            return large_receive_now(self._large, session, request_id, head)
         except StorePoisoned:
             raise
         except DrayError as error:

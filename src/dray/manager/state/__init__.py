@@ -8,5 +8,4 @@ Other rooms use these modules; the others are private to this room:
     snapshots         all of it as bytes, for a checkpoint
     outcomes          outcomes of transactions and batches
     unfinished        uploads that are not whole yet
-    awaiting          delivered messages that wait for their outcome
 """

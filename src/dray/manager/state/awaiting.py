@@ -8,28 +8,30 @@ from dray.manager.queue.index import unpack
 from dray.manager.queue.system import ORDER_QUEUE
 
 if TYPE_CHECKING:
-    from dray.manager.state.state import State
+    from collections.abc import Mapping
+
+    from dray.manager.queue.queues import QueueTable
     from dray.wire.frames import StreamRefused, StreamState
 
 
 class Awaiting:
     """Finds a waiting message by its number."""
 
-    def __init__(self, state: State) -> None:
-        """Look at the order queue of `state`."""
-        self._state = state
+    def __init__(self, queues: QueueTable, heard: Mapping[int, int]) -> None:
+        """Begin with nothing; `look` when the state is there."""
+        self._queues = queues
+        self._heard = heard
         self._positions: dict[int, int] = {}
         self._seen = 0
         self.order_acks: dict[int, StreamState | StreamRefused] = {}
         """Order acks, by outgoing queue, that wait for word of messages that they cover."""
-        self.look()
 
     def must_hear_first(self, ack: StreamState | StreamRefused) -> bool:
         """Whether an order ack counts only when word has come of messages that did not enter.
 
         It is kept until then; the newest says all that earlier ones did.
         """
-        if ack.refused > self._state.heard.get(ack.stream, 0):
+        if ack.refused > self._heard.get(ack.stream, 0):
             self.order_acks[ack.stream] = ack
             return True
         self.order_acks.pop(ack.stream, None)
@@ -37,7 +39,7 @@ class Awaiting:
 
     def look(self) -> None:
         """Learn what has joined the queue."""
-        queue = self._state.queues.get(ORDER_QUEUE)
+        queue = self._queues.get(ORDER_QUEUE)
         if queue is None:
             return
         for packed in queue.index.after(self._seen):
@@ -52,5 +54,5 @@ class Awaiting:
     def take(self, number: int) -> bytes | None:
         """The entry of a message that waits; it is about to leave."""
         lookup_id = self._positions.pop(number, None)
-        queue = self._state.queues.get(ORDER_QUEUE)
+        queue = self._queues.get(ORDER_QUEUE)
         return queue.index.find(lookup_id) if queue is not None and lookup_id else None

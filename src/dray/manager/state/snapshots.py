@@ -141,7 +141,7 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
     state.queue_files_kept = head.queue_files_kept
     state.arrival_routes = ArrivalRoutes(head.routes, head.going, head.last_route)
-    state.heard = dict(head.heard)
+    state.heard.update(head.heard)
     state.uploads.restore(head.uploads)
     state.stream_ends.restore(head.stream_ends)
     state.identity.restore(head.identity)

@@ -63,6 +63,7 @@ from dray.manager.queue.index import (
 )
 from dray.manager.queue.queues import IndexBacklog, Route, StoredQueue
 from dray.manager.queue.system import FIRST_USER_QUEUE, ORDER_QUEUE
+from dray.manager.state.awaiting import Awaiting
 from dray.manager.state.identity import StoreIdentity
 from dray.manager.state.outcomes import BatchOutcomes, Outcomes
 from dray.manager.state.queue_contents import QueueContents
@@ -98,6 +99,8 @@ class State(QueueContents):
         self.sequences = Sequences()
         self.heard: dict[int, int] = {}
         """How far the confirmations of each outgoing stream have been acted upon."""
+        self.awaiting = Awaiting(self.queues, self.heard)
+        """Delivered messages by their numbers: an index, made anew by `look` after a start."""
         self.prepared: dict[int, Prepared] = {}
         self.batch_outcomes = BatchOutcomes()
         self.uploads = Uploads()

@@ -39,6 +39,7 @@ from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import Reservations, give_up_reservations
 from dray.manager.transactions.shares import TransactionShares
+from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import MESSAGE_NUMBER_MAX
@@ -55,9 +56,10 @@ __all__ = [
 class Transactions:
     """All that are open, and what is remembered of those that are not."""
 
-    def __init__(self, context: Context) -> None:
-        """Begin with none open."""
-        self.context = context
+    def __init__(self, works: Works) -> None:
+        """Begin with none open; what takes many facts goes to `works`."""
+        self.context = context = works.context
+        self.works = works
         self.open: dict[int, OpenTransaction] = {}
         self.claims: dict[int, OpenTransaction] = {}
         """Claims: receives without a transaction that nobody has confirmed, the oldest first."""
@@ -243,11 +245,12 @@ def abort(transactions: Transactions, transaction: OpenTransaction) -> None:
     forget(transactions, transaction)
     _give_up_sends(context, transaction)
     give_up_reservations(context, transaction)
-    give_back(context, transaction)
+    give_back(transactions, transaction)
 
 
-def give_back(context: Context, transaction: OpenTransaction) -> None:
+def give_back(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Put everything back that it holds, and give up what was sent ahead."""
+    context, works = transactions.context, transactions.works
     given_up_ahead(context, transaction)
     for number, keys in transaction.large.items():
         queue = context.state.queues.get(number)
@@ -258,14 +261,14 @@ def give_back(context: Context, transaction: OpenTransaction) -> None:
     for number, lookup_ids in transaction.receives.items():
         queue = context.state.queues.get(number)
         if queue is not None:
-            _put_back(context, queue, lookup_ids, transaction.singles.get(number, []))
+            _put_back(works, queue, lookup_ids, transaction.singles.get(number, []))
             if not transaction.claim:
                 # No program has seen a message that was only claimed, so none has failed at it.
                 context.record(PutBack(queue.number, pack_lookups(lookup_ids)))
     for (source, _), lookup_ids in transaction.moves.items():
         queue = context.state.queues.get(source)
         if queue is not None:
-            _put_back(context, queue, lookup_ids, lookup_ids)
+            _put_back(works, queue, lookup_ids, lookup_ids)
     context.follow_up.perhaps_unused.update((target, None) for _, target in transaction.moves)
     for held in (transaction.large, transaction.receives, transaction.singles, transaction.moves):
         held.clear()
@@ -335,13 +338,13 @@ def commit(
 
 
 def take(
-    context: Context, queue: StoredQueue, lookup_ids: list[int], why: int = MessageClass.ACK_RECEIVE
+    works: Works, queue: StoredQueue, lookup_ids: list[int], why: int = MessageClass.ACK_RECEIVE
 ) -> None:
     """Remove entries at once, in facts of their own. Their parts must be noted before.
 
     Very many are removed with the next ticks (`purging.py`).
     """
-    context.works.carry_on(leave_all(context, queue, lookup_ids, why))
+    works.carry_on(leave_all(works.context, queue, lookup_ids, why))
 
 
 def _gather_receives(context: Context, fact: CommitFact, transaction: OpenTransaction) -> None:
@@ -370,9 +373,8 @@ def _gather_moves(context: Context, fact: CommitFact, transaction: OpenTransacti
             fact.move(queue, lookup_ids, goal)
 
 
-def _put_back(
-    context: Context, queue: StoredQueue, lookup_ids: list[int], singles: list[int]
-) -> None:
+def _put_back(works: Works, queue: StoredQueue, lookup_ids: list[int], singles: list[int]) -> None:
+    context = works.context
     if queue.index.part_count:
         for packed in entries_at(queue, singles):
             entry = unpack(packed)
@@ -386,25 +388,26 @@ def _put_back(
             if expires_us:
                 context.state.expiries.add(expires_us, queue.number, lookup_id)
     if purged:
-        _end_purge(context, queue, purged)
+        _end_purge(works, queue, purged)
     context.follow_up.touch(queue)
 
 
-def _end_purge(context: Context, queue: StoredQueue, purged: list[int]) -> None:
+def _end_purge(works: Works, queue: StoredQueue, purged: list[int]) -> None:
     """Remove messages that were purged while held; they stay held for the ticks that this takes."""
-    forget_parts(context, queue, purged, 0)
-    context.works.carry_on(leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))
+    forget_parts(works.context, queue, purged, 0)
+    why = MessageClass.NACK_Q_PURGED
+    works.carry_on(leave_all(works.context, queue, purged, why, held=True))
 
 
-def end_purges(context: Context) -> None:
+def end_purges(works: Works) -> None:
     """After a start: what was purged while a transaction held it that has ended by the crash."""
-    for queue in context.state.queues:
+    for queue in works.context.state.queues:
         # Messages that a prepared transaction holds are not free to leave.
         purged = [each for each in sorted(queue.purge_pending) if queue.index.find(each)]
         for packed in entries_at(queue, purged):
             queue.index.hold(packed, 0)
         if purged:
-            _end_purge(context, queue, purged)
+            _end_purge(works, queue, purged)
 
 
 def forget(transactions: Transactions, transaction: OpenTransaction) -> None:

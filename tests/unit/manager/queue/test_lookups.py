@@ -198,7 +198,7 @@ def test_a_caller_that_looks_in_very_many_queues_costs_only_its_own_lookups(tmp_
     orders = ada.open("orders")
     ada.send(orders, *map(answer_to, range(5)))
     assert taken(ada, orders, by(1))
-    lookups = look_into(driver.manager).links.context.lookups
+    lookups = look_into(driver.manager).lookups
     hers = next(iter(lookups._used.values()))[0]
     for number in range(10):
         queue = owner.create(f"q{number}")
