@@ -1,5 +1,6 @@
 """The page of the Python API has every name, every argument and every field that programs see."""
 
+import ast
 import enum
 import inspect
 import re
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import dray
+import dray.folders
+import dray.spark
 
 REFERENCE = Path(__file__).resolve().parent.parent.parent / "docs/reference"
 PAGES = ("api.md", "errors.md", "message-classes.md")
@@ -63,3 +66,83 @@ def test_everything_that_programs_can_say_is_on_the_page():
 )
 def test_a_name_that_is_on_no_page_is_noticed(word, whole):
     assert missing_from(words_of(PAGES) - {word}) == {whole}
+
+
+CALL = re.compile(r"`(?:[\w.]+\.)?(\w+)\(([^`]*=[^`]*)\)`")
+"""A call with default values, as a page writes it."""
+EXAMPLES = {"Message", "Until", "trigger"}  # called on a page, and not described by the call
+PLACES = (dray, dray.folders, dray.spark, *(getattr(dray, name) for name in dray.__all__))
+PROPERTIES = set(inspect.signature(dray.Queue.send).parameters) - {"self", "body", "transaction"}
+
+
+def written_calls(text):
+    """Name and parameters of every call with default values on a page."""
+    for name, arguments in CALL.findall(text):
+        if name in EXAMPLES:
+            continue
+        yield name, parameters_of(f"def {name}({' '.join(arguments.split())}): pass")
+
+
+def parameters_of(source):
+    """The parameters of a definition, in order: `*` before the first that takes a name only."""
+    (function,) = ast.parse(source).body
+    arguments = function.args
+    missing = [None] * (len(arguments.args) - len(arguments.defaults))
+    pairs = [*zip(arguments.args, [*missing, *arguments.defaults], strict=True), (None, None)]
+    pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    found = ["*" if each is None else (each.arg, worth(value)) for each, value in pairs]
+    return found + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])
+
+
+def worth(value):
+    # A page may write 1 << 20 or Acknowledge.NONE, which literal_eval refuses.
+    return None if value is None else repr(eval(ast.unparse(value), vars(dray)))  # noqa: S307 - our page
+
+
+def real_calls(name):
+    """The parameters of everything of that name that programs call."""
+    for place in PLACES:
+        try:
+            signature = inspect.signature(getattr(place, name))
+        except (AttributeError, TypeError, ValueError):
+            continue
+        whole = [each for each in signature.parameters.values() if each.name != "self"]
+        yield in_order(whole)
+        if name == "send":
+            plain = [each for each in whole if each.name not in PROPERTIES]
+            yield [*in_order(plain), "**properties"]
+
+
+def in_order(parameters):
+    by_place = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    by_name = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
+    more = [f"**{each.name}" for each in parameters if each.kind is each.VAR_KEYWORD]
+    return [*map(told, by_place), "*", *map(told, by_name), *more]
+
+
+def told(parameter):
+    default = parameter.default
+    return parameter.name, None if default is parameter.empty else repr(default)
+
+
+def wrong_calls(text):
+    return [name for name, found in written_calls(text) if found not in [*real_calls(name)]]
+
+
+@pytest.mark.parametrize("page", ["api.md", "spark.md"])
+def test_calls_on_a_page_have_the_arguments_and_defaults_of_the_code(page):
+    assert wrong_calls((REFERENCE / page).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`peek(timeout=0)`",
+        "`receive(seconds=None, transaction=None)`",
+        "`audit(sources, out=None, session=None, credentials=None)`",
+        "`send(body, *, transaction=None, force=False, **properties)`",
+        "`no_such_call(timeout=None)`",
+    ],
+)
+def test_a_call_that_the_code_does_not_have_is_noticed(text):
+    assert wrong_calls(text)
