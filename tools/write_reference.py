@@ -73,12 +73,12 @@ METRICS_OPENING = """# Metrics
 Written by `tools/write_reference.py` from `dray.metrics`: do not edit.
 
 `dray serve --http HOST:PORT` (or the path of a Unix socket) answers `/metrics` in the text format
-of Prometheus, `/healthz` and `/readyz`. It needs the extra `metrics` (`pip install 'dray[metrics]'`).
-With the extra `console` the same address serves [HTTP for programs](http.md). Anybody who can
-connect to the address can read the names of queues and how full they are, and nothing else; a Unix
-socket is for its owner only. A scrape asks the queue manager once for everything, as any client
-does. For 1,000 queues that takes about 5 ms. `dray console` answers `/metrics` for a caller that
-shows a token.
+of Prometheus, `/healthz` and `/readyz`. It needs the extra `metrics` (`pip install
+'dray[metrics]'`). With the extra `console` the same address serves [HTTP for programs](http.md).
+Anybody who can connect to the address can read the names of queues and how full they are, and
+nothing else; a Unix socket is for its owner only. A scrape asks the queue manager once for
+everything, as any client does. For 1,000 queues that takes about 5 ms. `dray console` answers
+`/metrics` for a caller that shows a token.
 
 | path | status 200 | status 503 |
 |---|---|---|
