@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
 from dray.manager.disk.room import RoomLeft
-from dray.manager.events import Answer, Body, Effect, Into, Peer
+from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.follow_up import FollowUp
 from dray.manager.own_messages import OwnMessages
 from dray.manager.session import Session
-from dray.model.leases import Leases
-from dray.model.limits import ACTS_REMEMBERED_MAX
 from dray.wire.frames import Head, failure
 
 if TYPE_CHECKING:
@@ -21,8 +18,6 @@ if TYPE_CHECKING:
     from dray.manager.events import ManagerConfig
     from dray.manager.notices import Notices
     from dray.manager.state.state import State
-    from dray.model.access import Access
-    from dray.model.access_info import ActInfo
     from dray.store.store import Store
 
 MICROSECONDS = 1_000_000
@@ -55,12 +50,6 @@ class Context:
         self.room = RoomLeft(store, config.low_water_bytes)
         self.own_messages = OwnMessages(state, store, self.record)
         self.follow_up = FollowUp(state.queues)
-        self.access = config.access
-        self.peer_tokens = config.peer_tokens
-        """The rules of access; the daemon brings others when it reads the configuration again."""
-        self.acts: deque[ActInfo] = deque(config.acts, maxlen=ACTS_REMEMBERED_MAX)
-        """Acts of callers lately, the newest first."""
-        self.leases = Leases(state.next_number)
         self._files = files
 
     def begin_turn(self, now: float) -> list[Effect]:
@@ -69,12 +58,6 @@ class Context:
         self.now_us = int(now * MICROSECONDS)
         self.effects = []
         return self.effects
-
-    def change_access(self, access: Access, peer_tokens: dict[Peer, str] | None) -> None:
-        """Follow other rules, and show other tokens to peers if there are any, from now on."""
-        self.access = access
-        if peer_tokens is not None:
-            self.peer_tokens = peer_tokens
 
     def record(self, fact: AnyFact) -> None:
         """Make a fact true, and durable with the turn's sync."""

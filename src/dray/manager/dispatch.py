@@ -17,6 +17,7 @@ from dray.manager.peers import confirmations, links, peers, repairs
 from dray.manager.relay import Relay
 from dray.manager.requests import requests
 from dray.manager.rights import table
+from dray.manager.rights.rights import Rights
 from dray.manager.transactions.transactions import Transactions
 from dray.manager.works import Works
 from dray.wire import frames
@@ -54,11 +55,12 @@ class Subjects:
 
     def __init__(self, context: Context) -> None:
         """Make them all; those that need others are handed these."""
+        self.rights = Rights(context)
         self.works = Works(context)
-        self.transactions = Transactions(self.works)
+        self.transactions = Transactions(self.works, self.rights)
         self.holes = repairs.Holes(context)
         self.sources = confirmations.Sources(context)
-        self.strangers = peers.Strangers(context)
+        self.strangers = peers.Strangers(self.rights)
         self.relay = Relay(context)
         self.links = links.Links(self.strangers, self.relay, self.works)
         self.streams = streams.ArrivingStreams(self.sources, self.strangers, self.holes)

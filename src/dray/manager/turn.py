@@ -56,6 +56,7 @@ from dray.manager.state.snapshots import replay, take_snapshots
 from dray.manager.state.state import State
 from dray.manager.transactions import prepared, transactions
 from dray.manager.transactions.reservations import give_back_unused
+from dray.model.access import Access
 from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
@@ -194,7 +195,7 @@ class QueueManager:
             case Reachable(addresses):
                 context.state.identity.reached_at(addresses)
             case AccessChanged(access, peer_tokens):
-                change_access(context, access, peer_tokens)
+                self._change_access(access, peer_tokens)
             case Tick():
                 self._tick()
             case _:
@@ -290,7 +291,7 @@ class QueueManager:
             context.effects.append(CloseSession(session.number))
         except DrayError as error:
             if isinstance(error, AccessDenied):
-                acts.refused(context, session, head)
+                acts.refused(self._subjects.rights, session, head)
             context.refuse(session, request_id, error)
         if isinstance(head, _WAITING):
             self._waiters.note_last(head.queue)
@@ -308,8 +309,8 @@ class QueueManager:
             if session.role != "client" or not request_id:
                 raise ProtocolError(head.sentence)
             raise InvalidArgument(head.sentence, **head.fields)
-        check(self._context, session, head, body)
         subjects = self._subjects
+        check(subjects.rights, session, head, body)
         with_body = subjects.with_body.get((session.role, kind))
         if with_body is not None:
             with_body(session, request_id, head, body=body)
@@ -318,10 +319,10 @@ class QueueManager:
         handler = (subjects.for_clients if of_client else subjects.for_managers).get(kind)
         if handler is None or len(body):
             raise ProtocolError(f"a {session.role} may not send {kind.__name__} here")
-        act = acts.begun(self._context, session, head)
+        act = acts.begun(subjects.rights, session, head)
         handler(session, request_id, head)
         if act is not None:
-            acts.done(self._context, session, act)
+            acts.done(subjects.rights, session, act)
 
     def _close(self, session: Session | None) -> None:
         """Let go of everything that a connection had."""
@@ -333,12 +334,17 @@ class QueueManager:
         sub_queues.closed(self._context, session)
         subjects.streams.closed(session)
 
+    def _change_access(self, access: Access, peer_tokens: dict[Peer, str] | None) -> None:
+        change_access(self._subjects.rights, access)
+        if peer_tokens is not None:
+            self._subjects.links.show(peer_tokens)
+
     def _tick(self) -> None:
         self._started = True
         subjects = self._subjects
         subjects.works.go_on()
         expire(self._context)
-        end_expired(self._context)
+        end_expired(subjects.rights)
         give_back_unused(subjects.transactions.reservations)
         subjects.streams.tick()
         transactions.abort_idle(subjects.transactions)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from dray.manager.peers.confirmations import Sources
     from dray.manager.peers.peers import Strangers
     from dray.manager.queue.queues import StoredQueue
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 
 NOT_OPEN = "stream-not-open"
@@ -67,7 +68,7 @@ def handle_open_stream(
     A stream comes on the newest session that opened it and on no other: what its source said on an
     earlier one may still be on its way, and the answer given here does not count it.
     """
-    context = sources.context
+    context, rights = sources.context, strangers.rights
     if not strangers.callers.admits(session, head):
         return
     key = StreamKey(session.peer_id, head.stream)
@@ -83,19 +84,19 @@ def handle_open_stream(
     session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
     reopen(context, key)
     try:
-        queue = _destination(context, session, head)
+        queue = _destination(rights, session, head)
     except DrayError as error:
         session.streams.pop(head.stream, None)
-        if isinstance(error, AccessDenied) or not may_deliver(context, session, head.queue):
-            acts.refused(context, session, head)
+        if isinstance(error, AccessDenied) or not may_deliver(rights, session, head.queue):
+            acts.refused(rights, session, head)
         _refuse(context, session, head.stream, error)
-        if isinstance(error, QueueNotFound) and may_deliver(context, session, head.queue):
+        if isinstance(error, QueueNotFound) and may_deliver(rights, session, head.queue):
             sources.missing_queues.add(session, head.stream, head.queue)
         # The ends of earlier messages are told all the same, also for a deleted queue.
         _tell_on(sources, session, key, newest)
         return
     session.streams[head.stream] = queue.number
-    acts.delivers(context, session, head)
+    acts.delivers(rights, session, head)
     sources.missing_queues.opened(session, head.stream)
     if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
         peers.tell_of_own_loss(strangers, session, head.stream)
@@ -113,9 +114,10 @@ def _tell_on(sources: Sources, session: Session, key: StreamKey, newest: Session
     tell_source(sources, key)
 
 
-def _destination(context: Context, session: Session, head: OpenStream) -> StoredQueue:
+def _destination(rights: Rights, session: Session, head: OpenStream) -> StoredQueue:
     """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
-    require_delivery(context, session, head.queue)
+    context = rights.context
+    require_delivery(rights, session, head.queue)
     if parse_queue_address(head.queue).remote:
         queue = resolve(context, head.queue)
         sub_queues.opened(session, queue)

@@ -23,7 +23,7 @@ from dray.model.queue import PeerInfo
 from dray.wire.frames import OpenStream, StreamRefused
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
     from dray.wire.frames import EndStream
 
@@ -33,9 +33,10 @@ _SAYS_NOTHING: Final = frozenset({ANYONE, NOBODY, OWNER.name})
 class BoundCallers:
     """Which caller each manager is bound to; others that came since the start are remembered."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, rights: Rights) -> None:
         """Begin with no other caller found."""
-        self.context = context
+        self.context = rights.context
+        self._rights = rights
         self._others: dict[str, str] = {}
         """The other caller that came last, by the id of the manager."""
 
@@ -57,7 +58,7 @@ class BoundCallers:
             return True
         asked = head.question if isinstance(head, OpenStream) else 0
         context.answer(session, 0, StreamRefused(head.stream, code, why, question=asked))
-        acts.refused(context, session, head)
+        acts.refused(self._rights, session, head)
         return False
 
     def _why_not(self, session: Session) -> tuple[str, str]:

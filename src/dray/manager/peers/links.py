@@ -99,7 +99,6 @@ _UNDELIVERABLE = {
 }
 """Refusals of a stream after which nothing of it can be delivered, and what its messages become."""
 _BEHIND = NoticeKind.DESTINATION_BEHIND
-_DIVERGED = NoticeKind.DIVERGED
 _GOES_ON = NoticeKind.STREAM_GOES_ON
 _OLDER_COPY = NoticeKind.OLDER_COPY
 _SENTENCE_MAX = 500
@@ -112,7 +111,9 @@ class Links:
     def __init__(self, strangers: Strangers, relay: Relay, works: Works) -> None:
         """Dial nothing yet; the first tick does for the queues that have something to deliver."""
         self.context = context = works.context
+        self.rights = strangers.rights
         self._strangers = strangers
+        self._peer_tokens = context.config.peer_tokens
         self._relay = relay
         self._works = works
         self._links = PeerLinks(context, relay)
@@ -144,7 +145,7 @@ class Links:
                     self.context.record(StreamRenewed(queue.number, sequence_id, judged))
                     self.context.follow_up.touch(queue)
                 case Diverged(sequence_id, upto):
-                    self._notice(_DIVERGED, queue, diverged(queue.route.peer, queue.name))
+                    self._notice(NoticeKind.DIVERGED, queue, diverged(queue.route.peer, queue.name))
                     now_us = self.context.now_us
                     self.context.record(StreamDiverged(queue.number, sequence_id, upto, now_us))
                 case OlderCopy(_, upto):
@@ -194,7 +195,11 @@ class Links:
         """The first frame on a new connection to a peer."""
         link = self._links.to(peer)
         link.once, link.key = self.context.state.identity.connection_number(), None
-        return possession.hello(self.context, link.once, self.context.peer_tokens.get(peer, ""))
+        return possession.hello(self.context, link.once, self._peer_tokens.get(peer, ""))
+
+    def show(self, peer_tokens: dict[Peer, str]) -> None:
+        """Show other tokens to peers from now on."""
+        self._peer_tokens = peer_tokens
 
     def up(self, peer: Peer, caller: str = "") -> None:
         """The connection was made; the Welcome is still to come."""

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.peers.linking import PeerLink
     from dray.manager.queue.queues import StoredQueue
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
     from dray.manager.works import Works
     from dray.model.ids import Incarnation
@@ -89,10 +90,11 @@ _NOBODY_ELSE: Final = Stranger("", "")
 class Strangers:
     """Findings since the start about the managers at known addresses, and about our own store."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, rights: Rights) -> None:
         """Begin without any."""
-        self.context = context
-        self.callers = BoundCallers(context)
+        self.context = rights.context
+        self.rights = rights
+        self.callers = BoundCallers(rights)
         self.found: dict[Peer, Stranger] = {}
         """The manager that answered last at an address at which another one is known."""
         self.skipped_ahead = False

@@ -22,12 +22,13 @@ from dray.manager.change.ends import held_in, note_ends
 from dray.manager.change.expiry import give_up
 from dray.manager.change.names import create, journal_of, resolve, seen_from_here
 from dray.manager.change.purging import leave_all
-from dray.manager.facts import BatchStaged, NumbersLeased, QueueDeleted, QueuePaused, QuotaSet
+from dray.manager.facts import BatchStaged, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers, possession
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import copies_of, lookup_id_of
 from dray.manager.rights.queues import allowed, may_see, owns
+from dray.manager.rights.rights import Rights
 from dray.manager.rights.table import check_hello
 from dray.manager.rights.tokens import act_for, take_token
 from dray.manager.transactions.batches import drop_staged_for, staged_counts
@@ -39,7 +40,6 @@ from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
 from dray.model.limits import (
     ENDS_REMEMBERED_MAX,
     LABEL_CHARACTERS_MAX,
-    NUMBERS_LEASED,
     SIZE_BYTES_MAX,
 )
 from dray.model.names import QueueAddress, check_new_queue_name
@@ -84,20 +84,21 @@ _TOO_MANY_ENDS = (
 )
 
 
-def handle_hello(context: Context, session: Session, request_id: int, head: Hello) -> None:
+def handle_hello(rights: Rights, session: Session, request_id: int, head: Hello) -> None:
     """Learn who calls; lease numbers to a client."""
+    context = rights.context
     if head.role not in ("client", "manager"):
         raise ProtocolError(f"nobody here knows what a {head.role!r} is")
     if head.token:
         take_token(context, session, head.token)
     if head.caller:
         act_for(context, session, head.caller)
-    check_hello(context, session, head.role)
+    check_hello(rights, session, head.role)
     if head.role == "manager":
         peers.greet(context, session, head)
     session.role = head.role
     session.peer_id = head.manager_id if head.role == "manager" else ""
-    first, count = _lease(context, session) if head.role == "client" else (0, 0)
+    first, count = rights.lease(session.caller.name) if head.role == "client" else (0, 0)
     welcome = Welcome(
         context.state.manager_id,
         context.state.name,
@@ -112,9 +113,9 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
     context.answer(session, request_id, welcome)
 
 
-def handle_lease(context: Context, session: Session, request_id: int, _head: Lease) -> None:
+def handle_lease(rights: Rights, session: Session, request_id: int, _head: Lease) -> None:
     """Lease more numbers."""
-    context.answer(session, request_id, Leased(*_lease(context, session)))
+    rights.context.answer(session, request_id, Leased(*rights.lease(session.caller.name)))
 
 
 def handle_create(context: Context, session: Session, request_id: int, head: CreateQueue) -> None:
@@ -211,7 +212,7 @@ def handle_list(links: Links, session: Session, request_id: int, head: ListQueue
     infos = [
         msgspec.structs.replace(_info(links, session, queue), staged_count=staged[queue.number])
         for queue in page
-        if may_see(context, session, queue)
+        if may_see(links.rights, session, queue)
     ]
     context.answer(session, request_id, QueueList(infos, following))
 
@@ -227,7 +228,7 @@ def _info(links: Links, session: Session, queue: StoredQueue) -> QueueInfo:
 def _delivery(links: Links, session: Session, queue: StoredQueue) -> DeliveryInfo | None:
     """How delivery stands; the numbers by which one could speak of a stream need `manage`."""
     told = links.delivery_of(queue)
-    if told is None or allowed(links.context, session.caller, Verb.MANAGE, queue):
+    if told is None or allowed(links.rights, session.caller, Verb.MANAGE, queue):
         return told
     return msgspec.structs.replace(told, sequence_id=0, next_number=0, last_ack=0)
 
@@ -328,7 +329,7 @@ def handle_describe(
     outgoing = [
         _info(links, session, queue)
         for queue in context.state.queues.outgoing()
-        if may_see(context, session, queue)
+        if may_see(links.rights, session, queue)
     ]
     info = ManagerInfo(
         id=ManagerId(context.state.manager_id),
@@ -412,7 +413,7 @@ def handle_outcome(
         manager, number = split_id(head.transaction_id)
         claim = transactions.claims.get(number)
         holder = claim.session if claim is not None else None
-        is_own = holder is None or owns(context, session, holder.caller.name)
+        is_own = holder is None or owns(transactions.rights, session, holder.caller.name)
         if manager == context.state.manager_id and is_own:
             give_up_claim(transactions, number)
     context.answer(
@@ -441,10 +442,3 @@ def outcome_of(transactions: Transactions, transaction_id: str) -> TransactionSt
     # A transaction that is neither committed nor open was aborted, at the latest by a crash (R3).
     transactions.aborted_transactions.add(number)
     return TransactionStatus.ABORTED
-
-
-def _lease(context: Context, session: Session) -> tuple[int, int]:
-    first = context.state.next_number
-    context.leases.lease(first, session.caller.name)
-    context.record(NumbersLeased(first + NUMBERS_LEASED))
-    return first, NUMBERS_LEASED

@@ -27,7 +27,8 @@ from dray.manager.requests import (
     uploads,
 )
 from dray.manager.requests.waiting import Waiters
-from dray.manager.rights import overview, tokens
+from dray.manager.rights import rights, tokens
+from dray.manager.rights.rights import Rights
 from dray.manager.transactions import batches, prepared, transactions
 from dray.manager.transactions.transactions import Transactions
 from dray.manager.works import Works
@@ -46,21 +47,22 @@ _Table = dict[type[frames.Head], Callable[[Subject, "Session", int, Any], None]]
 _BodyTable = dict[type[frames.Head], Callable[..., None]]
 
 _CONTEXT: _Table[Context] = {
-    frames.Lease: admin.handle_lease,
     frames.CreateQueue: admin.handle_create,
     frames.OpenQueue: admin.handle_open,
     frames.SetQuota: admin.handle_set_quota,
     frames.CreateToken: tokens.handle_create,
     frames.ListTokens: tokens.handle_list,
-    frames.RevokeToken: tokens.handle_revoke,
-    frames.DescribeAccess: overview.handle_describe,
     frames.ReadPart: large_messages.handle_read_part,
     file_frames.CopyPart: large_messages.handle_copy_part,
     frames.MeasureRange: ranges.handle_measure,
     frames.ReadRange: ranges.handle_read,
     frames.LargeList: large_messages.handle_large_list,
-    frames.ListUploads: uploads.handle_list,
     frames.DescribeBatch: batches.handle_describe_batch,
+}
+_RIGHTS: _Table[Rights] = {
+    frames.Lease: admin.handle_lease,
+    frames.RevokeToken: tokens.handle_revoke,
+    frames.DescribeAccess: rights.handle_describe,
 }
 _WORKS: _Table[Works] = {
     frames.PurgeQueue: receiving.handle_purge,
@@ -82,6 +84,7 @@ _TRANSACTIONS: _Table[Transactions] = {
     frames.Settle: receiving.handle_settle,
     frames.PartDamaged: large_messages.handle_part_damaged,
     frames.LargeMove: moving.handle_large_move,
+    frames.ListUploads: uploads.handle_list,
     frames.UploadResume: uploads.handle_resume,
     frames.UploadMark: uploads.handle_mark,
     frames.UploadDrop: uploads.handle_drop,
@@ -123,6 +126,7 @@ _BODY_TRANSACTIONS: _BodyTable = {
 _BODY_RELAY: _BodyTable = {frames.Post: relay.handle_post}
 WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
     _CONTEXT,
+    _RIGHTS,
     _WORKS,
     _TRANSACTIONS,
     _UPLOADS,
@@ -155,6 +159,7 @@ class Requests:
     ) -> None:
         """Hand each function the object that it works with."""
         self._context = context = transactions.context
+        self._rights = transactions.rights
         self._transactions = transactions
         self._uploads = uploads.UploadAges(transactions)
         self._batches = batches.BatchAges(transactions)
@@ -165,6 +170,7 @@ class Requests:
         """Receives that wait for a message."""
         self.without_body: Mapping[type[frames.Head], Handler] = {
             **_bound(_CONTEXT, context),
+            **_bound(_RIGHTS, self._rights),
             **_bound(_WORKS, transactions.works),
             **_bound(_TRANSACTIONS, transactions),
             **_bound(_UPLOADS, self._uploads),
@@ -189,7 +195,7 @@ class Requests:
 
     def hello(self, session: Session, request_id: int, head: frames.Hello) -> None:
         """Answer the first frame of a session, also that of another manager."""
-        admin.handle_hello(self._context, session, request_id, head)
+        admin.handle_hello(self._rights, session, request_id, head)
 
     def deadline(self) -> float | None:
         """When to call `tick` if nothing happens before."""

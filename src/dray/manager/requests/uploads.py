@@ -153,7 +153,7 @@ def handle_resume(
         status = str(outcome_of(transactions, head.sequence_id))
         context.answer(session, request_id, UploadState(status))
         return
-    if not owns(context, session, upload.caller):
+    if not owns(transactions.rights, session, upload.caller):
         raise _no_upload(head.sequence_id)
     leave(transactions, transaction)
     transactions.shares.hold(transaction, session.caller)
@@ -191,7 +191,7 @@ def handle_drop(
     upload = context.state.uploads.get(number)
     if manager != context.state.manager_id or upload is None or transaction is None:
         raise _no_upload(head.sequence_id)
-    if not owns(context, session, upload.caller):
+    if not owns(transactions.rights, session, upload.caller):
         raise _no_upload(head.sequence_id)
     abort(transactions, transaction)
     context.answer(session, request_id, Done())
@@ -201,8 +201,11 @@ def _no_upload(sequence_id: str) -> MessageNotFound:
     return MessageNotFound(f"there is no unfinished upload {sequence_id!r}")
 
 
-def handle_list(context: Context, session: Session, request_id: int, head: ListUploads) -> None:
+def handle_list(
+    transactions: Transactions, session: Session, request_id: int, head: ListUploads
+) -> None:
     """List what is unfinished in a queue, or in all of them."""
+    context = transactions.context
     found = [
         UploadIs(
             str(context.state.transaction_id(each.number)),
@@ -213,7 +216,7 @@ def handle_list(context: Context, session: Session, request_id: int, head: ListU
             context.state.queues.numbered(each.queue).name,
         )
         for each in context.state.uploads
-        if head.queue in (0, each.queue) and owns(context, session, each.caller)
+        if head.queue in (0, each.queue) and owns(transactions.rights, session, each.caller)
     ]
     context.answer(session, request_id, UploadList(found))
 

@@ -2,10 +2,10 @@
 
 Other rooms use these modules; the others are private to this room:
 
+    rights     the rules that hold, leases of numbers, acts lately, and who is told of them
     table      the right that each frame needs
     queues     rights at queues, also of other managers
     acts       which acts of callers are traced
-    overview   who is connected, by which rules, and what callers did
     tokens     callers that show a token
     changes    what follows when other rules hold
 """

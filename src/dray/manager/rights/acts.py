@@ -20,10 +20,10 @@ from dray.model.names import parse_queue_address
 from dray.wire import backup_frames, file_frames, frames
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 
-Row = Callable[["Context", "Session", Any], CallerAct | None]
+Row = Callable[["Rights", "Session", Any], CallerAct | None]
 
 
 class _ToPeer(Protocol):
@@ -36,35 +36,37 @@ class _WithQueue(Protocol):
     def queue(self) -> int: ...
 
 
-def begun(context: Context, session: Session, head: frames.Head) -> CallerAct | None:
+def begun(rights: Rights, session: Session, head: frames.Head) -> CallerAct | None:
     """The act that a frame is, if it is one and is decided without an error."""
     row = OF_CLIENTS.get(type(head))
-    return None if row is None else row(context, session, head)
+    return None if row is None else row(rights, session, head)
 
 
-def done(context: Context, session: Session, act: CallerAct) -> None:
+def done(rights: Rights, session: Session, act: CallerAct) -> None:
     """Note an act that was decided without an error."""
     if act.kind is ActKind.KEEP:
         session.kept.add(act.subject)
-    _note(context, act)
+    _note(rights, act)
 
 
-def refused(context: Context, session: Session, head: frames.Head) -> None:
+def refused(rights: Rights, session: Session, head: frames.Head) -> None:
     """Note that a caller lacked a right."""
-    subject = "" if isinstance(head, frames.Hello) else _subject(context, head)
-    _note(context, _act(ActKind.REFUSED, session, head, subject))
+    subject = "" if isinstance(head, frames.Hello) else _subject(rights, head)
+    _note(rights, _act(ActKind.REFUSED, session, head, subject))
 
 
-def delivers(context: Context, session: Session, head: frames.OpenStream) -> None:
+def delivers(rights: Rights, session: Session, head: frames.OpenStream) -> None:
     """Note that a queue manager has opened a stream."""
-    _note(context, _act(ActKind.DELIVER, session, head, head.queue))
+    _note(rights, _act(ActKind.DELIVER, session, head, head.queue))
 
 
-def _note(context: Context, act: CallerAct) -> None:
+def _note(rights: Rights, act: CallerAct) -> None:
     """Have it written to the access log, and remember it; equal acts in a row are counted."""
-    context.effects.append(act)
-    caller, known = act.caller, context.acts
-    told = ActInfo(context.now, str(act.kind), caller.name, caller.address, act.frame, act.subject)
+    rights.context.effects.append(act)
+    caller, known = act.caller, rights.acts
+    told = ActInfo(
+        rights.context.now, str(act.kind), caller.name, caller.address, act.frame, act.subject
+    )
     if known:
         newest = known[0]
         repeated = msgspec.structs.replace(told, when=newest.when, times=newest.times)
@@ -74,27 +76,27 @@ def _note(context: Context, act: CallerAct) -> None:
     known.appendleft(told)
 
 
-def _named(context: Context, session: Session, head: frames.Head) -> CallerAct:
-    return _act(ActKind.MANAGE, session, head, _subject(context, head))
+def _named(rights: Rights, session: Session, head: frames.Head) -> CallerAct:
+    return _act(ActKind.MANAGE, session, head, _subject(rights, head))
 
 
-def _create(context: Context, session: Session, head: frames.CreateQueue) -> CallerAct | None:
+def _create(rights: Rights, session: Session, head: frames.CreateQueue) -> CallerAct | None:
     """Making sure that a queue is there changes nothing if it is."""
-    known = context.state.queues.find(parse_queue_address(head.name).local_name)
-    return None if known is not None else _named(context, session, head)
+    known = rights.context.state.queues.find(parse_queue_address(head.name).local_name)
+    return None if known is not None else _named(rights, session, head)
 
 
-def _peer(_context: Context, session: Session, head: _ToPeer) -> CallerAct:
+def _peer(_rights: Rights, session: Session, head: _ToPeer) -> CallerAct:
     return _act(ActKind.MANAGE, session, head, head.address)
 
 
-def _backup(_context: Context, session: Session, head: frames.Head) -> CallerAct:
+def _backup(_rights: Rights, session: Session, head: frames.Head) -> CallerAct:
     return _act(ActKind.KEEP, session, head, "")
 
 
-def _reads(context: Context, session: Session, head: _WithQueue) -> CallerAct | None:
+def _reads(rights: Rights, session: Session, head: _WithQueue) -> CallerAct | None:
     """Reading a journal or dead-letter queue: once for each session."""
-    queue = context.state.queues.get(head.queue)
+    queue = rights.context.state.queues.get(head.queue)
     if queue is None or queue.kind not in KEPT or queue.name in session.kept:
         return None
     return _act(ActKind.KEEP, session, head, queue.name)
@@ -104,7 +106,7 @@ def _act(kind: ActKind, session: Session, head: object, subject: str) -> CallerA
     return CallerAct(kind, session.caller, session.number, type(head).__name__, subject)
 
 
-def _subject(context: Context, head: object) -> str:
+def _subject(rights: Rights, head: object) -> str:
     """The queue or token that a frame names, or the queue of which it has the number."""
     if isinstance(head, frames.CreateToken | frames.RevokeToken):
         return caller_name("token", head.name)
@@ -112,9 +114,9 @@ def _subject(context: Context, head: object) -> str:
     if isinstance(numbered, str):
         named = numbered
     elif numbered:
-        queue = context.state.queues.get(numbered)
+        queue = rights.context.state.queues.get(numbered)
         return "" if queue is None else queue.name
-    return str(seen_from_here(context, named)) if named else ""
+    return str(seen_from_here(rights.context, named)) if named else ""
 
 
 OF_CLIENTS: Final[dict[type[frames.Head], Row]] = {

@@ -10,39 +10,37 @@ from dray.model.access import Access, Verb
 from dray.wire.frames import LargeReceive, Receive
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.events import Peer
     from dray.manager.queue.queues import StoredQueue
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 
 
-def change_access(
-    context: Context, access: Access, peer_tokens: dict[Peer, str] | None = None
-) -> None:
+def change_access(rights: Rights, access: Access) -> None:
     """Forget what was found by the rules before; end streams and waits that are allowed no more."""
-    context.change_access(access, peer_tokens)
+    context = rights.context
+    rights.follow(access)
     for session in context.sessions.values():
         session.granted.clear()
         session.posts_to.clear()
-        _close_streams(context, session)
+        _close_streams(rights, session)
     for queue in context.state.queues:
-        _refuse_waiters(context, queue)
+        _refuse_waiters(rights, queue)
 
 
-def _close_streams(context: Context, session: Session) -> None:
+def _close_streams(rights: Rights, session: Session) -> None:
     """Close streams; their sources open them again, and are then told why they may not."""
     for stream, number in list(session.streams.items()):
-        queue = context.state.queues.get(number)
-        if queue is not None and not may_deliver(context, session, queue.name):
+        queue = rights.context.state.queues.get(number)
+        if queue is not None and not may_deliver(rights, session, queue.name):
             del session.streams[stream]
 
 
-def _refuse_waiters(context: Context, queue: StoredQueue) -> None:
+def _refuse_waiters(rights: Rights, queue: StoredQueue) -> None:
     for waiter in list(queue.waiters):
         head = waiter.head
         looks = isinstance(head, Receive | LargeReceive) and head.peek
         try:
-            require(context, waiter.session, Verb.PEEK if looks else Verb.RECEIVE, queue)
+            require(rights, waiter.session, Verb.PEEK if looks else Verb.RECEIVE, queue)
         except DrayError as error:
             queue.waiters.remove(waiter)
-            context.refuse(waiter.session, waiter.request_id, error)
+            rights.context.refuse(waiter.session, waiter.request_id, error)

@@ -16,7 +16,7 @@ from dray.model.leases import in_one_lease
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 
 _SAID, _SAID_AT = struct.Struct("<Q4xH"), 32
@@ -26,52 +26,50 @@ _SIZES_KEPT = 64
 """Lengths of records of which the reader is kept, some 100 bytes each."""
 
 
-def own_number(context: Context, session: Session, number: int) -> None:
+def own_number(rights: Rights, session: Session, number: int) -> None:
     """Refuse a number that was not leased to the caller since the manager started.
 
     An upload that the session goes on with has its number from before.
     """
-    if not context.leases.belongs(number, session.caller.name) and (
+    if not rights.leases.belongs(number, session.caller.name) and (
         number not in session.transactions
     ):
         raise TransactionSequence(
             "the number was not leased to this caller; use one of a lease of its own",
-            transaction_id=context.state.transaction_id(number),
+            transaction_id=rights.context.state.transaction_id(number),
         )
 
 
-def own_outcome(context: Context, session: Session, transaction_id: str) -> None:
+def own_outcome(rights: Rights, session: Session, transaction_id: str) -> None:
     """Refuse to tell what became of a number of another caller.
 
     Nobody knows any more to whom an earlier start has leased a number. Nothing begins under it, so
     the answer ends nothing, and tells no more than whether the number has committed.
     """
-    number = _number_in(context, session, transaction_id)
-    begun = context.state.prepared.get(number) or context.state.uploads.get(number)
+    number = _number_in(rights, session, transaction_id)
+    begun = rights.context.state.prepared.get(number) or rights.context.state.uploads.get(number)
     is_of_another = begun is not None and begun.caller != session.caller.name
-    is_known = begun is not None or context.leases.is_earlier(number)
+    is_known = begun is not None or rights.leases.is_earlier(number)
     if number and (is_of_another or not is_known):
-        own_number(context, session, number)
+        own_number(rights, session, number)
 
 
-def own_sequence(context: Context, session: Session, sequence_id: str) -> None:
+def own_sequence(rights: Rights, session: Session, sequence_id: str) -> None:
     """Refuse the number of an upload of another caller; the handler knows those of before."""
-    number = _number_in(context, session, sequence_id)
-    if number and not context.leases.is_earlier(number):
-        own_number(context, session, number)
+    number = _number_in(rights, session, sequence_id)
+    if number and not rights.leases.is_earlier(number):
+        own_number(rights, session, number)
 
 
-def _number_in(context: Context, session: Session, transaction_id: str) -> int:
+def _number_in(rights: Rights, session: Session, transaction_id: str) -> int:
     """The number in an id of this manager; 0 for another one, and for a caller that manages all."""
     manager, number = split_id(transaction_id)
-    if manager != context.state.manager_id or manages_all(context, session):
+    if manager != rights.context.state.manager_id or manages_all(rights, session):
         return 0
     return number & ~EXPRESS_OUTCOME
 
 
-def check_records(
-    context: Context, session: Session, sizes: Sequence[int], body: memoryview
-) -> None:
+def check_records(rights: Rights, session: Session, sizes: Sequence[int], body: memoryview) -> None:
     """Refuse numbers of others, and acknowledgments to queues that the caller may not send to.
 
     Sizes that do not fit the body are the handler's to refuse. The loops are those of C: this runs
@@ -87,9 +85,9 @@ def check_records(
     first, last = min(said)[0], max(said)[0]
     numbers = (first,) if in_one_lease(first, last) else [number for number, _ in said]
     for number in numbers:
-        own_number(context, session, number)
+        own_number(rights, session, number)
     if any(map(_ACKNOWLEDGE, said)):
-        _acknowledgments(context, session, sizes, body)
+        _acknowledgments(rights, session, sizes, body)
 
 
 @lru_cache(maxsize=_SIZES_KEPT)
@@ -99,9 +97,9 @@ def _said_every(size: int) -> struct.Struct:
 
 
 def _acknowledgments(
-    context: Context, session: Session, sizes: Sequence[int], body: memoryview
+    rights: Rights, session: Session, sizes: Sequence[int], body: memoryview
 ) -> None:
     for offset in accumulate(sizes[:-1], initial=0):
         properties = read_properties(body, read_header(body, offset), offset)
         if properties.administration_queue:
-            require_destination(context, session, properties.administration_queue)
+            require_destination(rights, session, properties.administration_queue)

@@ -14,8 +14,8 @@ from dray.model.classes import QueueKind
 from dray.model.names import STATUS_QUEUE, QueueAddress, parse_queue_address
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context
     from dray.manager.queue.queues import StoredQueue
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
     from dray.model.callers import Caller
 
@@ -24,9 +24,9 @@ KEPT = frozenset({QueueKind.JOURNAL, QueueKind.SYSTEM})
 _READS = frozenset({Verb.PEEK, Verb.RECEIVE})
 
 
-def allowed(context: Context, caller: Caller, verb: Verb, queue: StoredQueue) -> bool:
+def allowed(rights: Rights, caller: Caller, verb: Verb, queue: StoredQueue) -> bool:
     """Whether a caller has a right at a queue."""
-    may = context.access.may
+    may = rights.access.may
     if queue.outgoing and verb in (Verb.SEND, Verb.SEE):
         host = host_of(parse_queue_address(queue.name))
         if may(caller, Verb.FORWARD, host):
@@ -37,46 +37,48 @@ def allowed(context: Context, caller: Caller, verb: Verb, queue: StoredQueue) ->
     return may(caller, verb, queue.name)
 
 
-def require(context: Context, session: Session, verb: Verb, queue: StoredQueue) -> None:
+def require(rights: Rights, session: Session, verb: Verb, queue: StoredQueue) -> None:
     """Refuse a caller that lacks a right at a queue; what it has is remembered at its session."""
     caller = session.caller
     key = (verb, queue.number)
     if caller.owner or key in session.granted:
         return
-    if not allowed(context, caller, verb, queue):
-        if verb is not Verb.SEE and allowed(context, caller, Verb.SEE, queue):
+    if not allowed(rights, caller, verb, queue):
+        if verb is not Verb.SEE and allowed(rights, caller, Verb.SEE, queue):
             raise denied(caller, f"{verb} at the queue {queue.name!r}")
         raise _gone()
     session.granted.add(key)
 
 
-def require_at(context: Context, session: Session, verb: Verb, number: int) -> None:
+def require_at(rights: Rights, session: Session, verb: Verb, number: int) -> None:
     """Refuse a caller that lacks a right at the queue of a number; 0 is none.
 
     A queue that is not there is refused before anything else is looked at, as a hidden one is.
     """
-    queue = context.state.queues.get(number)
+    queue = rights.context.state.queues.get(number)
     if queue is not None:
-        require(context, session, verb, queue)
+        require(rights, session, verb, queue)
     elif number:
         raise _gone()
 
 
-def is_missing(context: Context, head: object) -> bool:
+def is_missing(rights: Rights, head: object) -> bool:
     """Whether a frame has the number of a queue that is not there."""
     number = getattr(head, "queue", 0)
-    return isinstance(number, int) and number != 0 and context.state.queues.get(number) is None
+    return (
+        isinstance(number, int) and number != 0 and rights.context.state.queues.get(number) is None
+    )
 
 
-def require_status_queue(context: Context, session: Session, number: int) -> None:
+def require_status_queue(rights: Rights, session: Session, number: int) -> None:
     """The manager uses the status queue on behalf of every receiver; another one needs rights."""
-    queue = context.state.queues.get(number)
+    queue = rights.context.state.queues.get(number)
     if not number or (queue is not None and queue.name == STATUS_QUEUE):
         return
-    if queue is None or not allowed(context, session.caller, Verb.SEE, queue):
+    if queue is None or not allowed(rights, session.caller, Verb.SEE, queue):
         raise no_status_queue()
-    require(context, session, Verb.SEND, queue)
-    require(context, session, Verb.RECEIVE, queue)
+    require(rights, session, Verb.SEND, queue)
+    require(rights, session, Verb.RECEIVE, queue)
 
 
 def no_status_queue() -> StatusQueueMissing:
@@ -89,26 +91,26 @@ def _gone() -> QueueNotFound:
     return QueueNotFound("the queue has been deleted; open it again by name", queue="")
 
 
-def may_see(context: Context, session: Session, queue: StoredQueue) -> bool:
+def may_see(rights: Rights, session: Session, queue: StoredQueue) -> bool:
     """Whether a caller may see a queue."""
-    return session.caller.owner or allowed(context, session.caller, Verb.SEE, queue)
+    return session.caller.owner or allowed(rights, session.caller, Verb.SEE, queue)
 
 
-def require_named(context: Context, session: Session, verb: Verb, name: str) -> None:
+def require_named(rights: Rights, session: Session, verb: Verb, name: str) -> None:
     """Refuse a caller that lacks a right at the queue of a name, if there is one."""
-    address = str(seen_from_here(context, name))
-    queue = context.state.queues.find(address)
+    address = str(seen_from_here(rights.context, name))
+    queue = rights.context.state.queues.find(address)
     if queue is None:
         return
     try:
-        require(context, session, verb, queue)
+        require(rights, session, verb, queue)
     except QueueNotFound:
         raise not_found(address) from None
 
 
-def require_seen(context: Context, session: Session, name: str) -> None:
+def require_seen(rights: Rights, session: Session, name: str) -> None:
     """Refuse a caller that may see no queue of a name; the same whether there is one or not."""
-    if not context.access.may(session.caller, Verb.SEE, name):
+    if not rights.access.may(session.caller, Verb.SEE, name):
         raise not_found(name)
 
 
@@ -118,36 +120,36 @@ def not_found(name: str) -> QueueNotFound:
     return QueueNotFound(f"there is no queue {name!r} on this queue manager; {hint}", queue=name)
 
 
-def require_host(context: Context, session: Session, address: QueueAddress) -> None:
+def require_host(rights: Rights, session: Session, address: QueueAddress) -> None:
     """Refuse a caller that may not have messages forwarded to a manager."""
-    if not context.access.may(session.caller, Verb.FORWARD, host_of(address)):
+    if not rights.access.may(session.caller, Verb.FORWARD, host_of(address)):
         raise denied(session.caller, f"forward to {host_of(address)}")
 
 
-def require_whole(context: Context, session: Session, verb: Verb) -> None:
+def require_whole(rights: Rights, session: Session, verb: Verb) -> None:
     """Refuse a caller that lacks a right at the whole queue manager."""
-    if not context.access.may(session.caller, verb, WHOLE):
+    if not rights.access.may(session.caller, verb, WHOLE):
         raise denied(session.caller, f"{verb} at the whole queue manager")
 
 
-def manages_all(context: Context, session: Session) -> bool:
+def manages_all(rights: Rights, session: Session) -> bool:
     """Whether a caller has the right `manage` at the whole queue manager."""
-    return context.access.may(session.caller, Verb.MANAGE, WHOLE)
+    return rights.access.may(session.caller, Verb.MANAGE, WHOLE)
 
 
-def owns(context: Context, session: Session, name: str) -> bool:
+def owns(rights: Rights, session: Session, name: str) -> bool:
     """Whether a session may go on with what the caller of a name began."""
-    return session.caller.name == name or manages_all(context, session)
+    return session.caller.name == name or manages_all(rights, session)
 
 
-def require_destination(context: Context, session: Session, name: str) -> None:
+def require_destination(rights: Rights, session: Session, name: str) -> None:
     """Refuse a caller that may not send to the queue of a name, here or at another manager."""
-    address = seen_from_here(context, name)
+    address = seen_from_here(rights.context, name)
     if address.remote:
-        require_host(context, session, address)
+        require_host(rights, session, address)
         return
-    if not context.access.may(session.caller, Verb.SEND, address.local_name):
-        if context.access.may(session.caller, Verb.SEE, address.local_name):
+    if not rights.access.may(session.caller, Verb.SEND, address.local_name):
+        if rights.access.may(session.caller, Verb.SEE, address.local_name):
             raise denied(session.caller, f"send to the queue {address.local_name!r}")
         raise not_found(address.local_name)
 
@@ -165,22 +167,22 @@ def host_of(address: QueueAddress) -> str:
     return f"{address.host}:{address.port}"
 
 
-def may_deliver(context: Context, session: Session, name: str) -> bool:
+def may_deliver(rights: Rights, session: Session, name: str) -> bool:
     """Whether the manager on a session may open a stream to the queue of a name."""
     address = parse_queue_address(name)
-    may, caller = context.access.may, session.caller
+    may, caller = rights.access.may, session.caller
     if address.remote:
         return may(caller, Verb.FORWARD, host_of(address))
     return may(caller, Verb.DELIVER, address.local_name)
 
 
-def require_delivery(context: Context, session: Session, name: str) -> None:
+def require_delivery(rights: Rights, session: Session, name: str) -> None:
     """Refuse a stream: with `QueueNotFound` to a manager that may not even see its queue."""
-    if may_deliver(context, session, name):
+    if may_deliver(rights, session, name):
         return
     address, caller = parse_queue_address(name), session.caller
     if address.remote:
         raise denied(caller, f"forward to {host_of(address)}")
-    if context.access.may(caller, Verb.SEE, address.local_name):
+    if rights.access.may(caller, Verb.SEE, address.local_name):
         raise denied(caller, f"deliver to the queue {address.local_name!r}")
     raise not_found(address.local_name)

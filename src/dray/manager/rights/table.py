@@ -39,11 +39,11 @@ from dray.model.names import STATUS_QUEUE, parse_queue_address
 from dray.wire import backup_frames, file_frames, frames
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 
 
-Row = Callable[["Context", "Session", Any, memoryview], None]
+Row = Callable[["Rights", "Session", Any, memoryview], None]
 _OfQuery = frames.StageForBatch | frames.CommitBatch | frames.DescribeBatch | frames.DropStaged
 
 
@@ -66,7 +66,7 @@ class _Taking(_AtQueue, _InTransaction, Protocol):
     pass
 
 
-def check(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
+def check(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
     """Refuse a frame that the caller of a session may not have decided."""
     if session.caller.owner:
         return
@@ -74,17 +74,17 @@ def check(context: Context, session: Session, head: frames.Head, body: memoryvie
     if row is None:
         return
     try:
-        row(context, session, head, body)
+        row(rights, session, head, body)
     except (QueueNotFound, TransactionSequence):
         # Refusals in the words of things that are not there; `AccessDenied` is noted by the turn.
-        if not is_missing(context, head):
-            acts.refused(context, session, head)
+        if not is_missing(rights, head):
+            acts.refused(rights, session, head)
         raise
 
 
-def check_hello(context: Context, session: Session, role: str) -> None:
+def check_hello(rights: Rights, session: Session, role: str) -> None:
     """Refuse a caller that nothing is allowed to."""
-    caller, access = session.caller, context.access
+    caller, access = session.caller, rights.access
     if caller.name == NOBODY:
         raise AccessDenied(
             "this caller has not named itself, so it may do nothing here; show a token"
@@ -95,13 +95,13 @@ def check_hello(context: Context, session: Session, role: str) -> None:
         raise denied(caller, "be a queue manager here" if role == "manager" else "do anything here")
 
 
-def _anyone(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
+def _anyone(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
     """Every caller that was let in; the answer shows only what it may see, or what is its own."""
 
 
-def _owner(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
+def _owner(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
     """No rule gives this right: the maker of a token can be any caller."""
-    del context, head, body
+    del rights, head, body
     raise AccessDenied(
         f"{session.caller.name} may not use tokens: only the account that runs the queue manager"
         " can, on its Unix socket or with --data"
@@ -111,9 +111,9 @@ def _owner(context: Context, session: Session, head: frames.Head, body: memoryvi
 def _at(verb: Verb) -> Row:
     """A right at the queue of a number."""
 
-    def row(context: Context, session: Session, head: _AtQueue, body: memoryview) -> None:
+    def row(rights: Rights, session: Session, head: _AtQueue, body: memoryview) -> None:
         del body
-        require_at(context, session, verb, head.queue)
+        require_at(rights, session, verb, head.queue)
 
     return row
 
@@ -121,9 +121,9 @@ def _at(verb: Verb) -> Row:
 def _named(verb: Verb) -> Row:
     """A right at the queue of a name."""
 
-    def row(context: Context, session: Session, head: _Named, body: memoryview) -> None:
+    def row(rights: Rights, session: Session, head: _Named, body: memoryview) -> None:
         del body
-        require_named(context, session, verb, head.name)
+        require_named(rights, session, verb, head.name)
 
     return row
 
@@ -131,231 +131,227 @@ def _named(verb: Verb) -> Row:
 def _whole(verb: Verb) -> Row:
     """A right at the whole queue manager."""
 
-    def row(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
+    def row(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
         del head, body
-        require_whole(context, session, verb)
+        require_whole(rights, session, verb)
 
     return row
 
 
-def _create(context: Context, session: Session, head: frames.CreateQueue, body: memoryview) -> None:
+def _create(rights: Rights, session: Session, head: frames.CreateQueue, body: memoryview) -> None:
     del body
-    may, caller = context.access.may, session.caller
+    may, caller = rights.access.may, session.caller
     name = parse_queue_address(head.name).local_name
-    known = context.state.queues.find(name)
+    known = rights.context.state.queues.find(name)
     if head.exist_ok and known is not None and may(caller, Verb.SEE, known.name):
         return
     if not may(caller, Verb.MANAGE, name):
         raise denied(caller, f"create the queue {name!r}")
 
 
-def _open(context: Context, session: Session, head: frames.OpenQueue, body: memoryview) -> None:
+def _open(rights: Rights, session: Session, head: frames.OpenQueue, body: memoryview) -> None:
     """Seeing a queue is enough to open it; a name of which a queue is made needs more."""
     del body
-    may, caller = context.access.may, session.caller
-    address = seen_from_here(context, head.name)
-    queue = context.state.queues.find(str(address))
+    may, caller = rights.access.may, session.caller
+    address = seen_from_here(rights.context, head.name)
+    queue = rights.context.state.queues.find(str(address))
     if head.for_status and str(address) == STATUS_QUEUE:
-        if not context.access.may_somewhere(caller, Verb.RECEIVE):
+        if not rights.access.may_somewhere(caller, Verb.RECEIVE):
             raise denied(caller, "receive anything, and so use the status queue")
     elif queue is not None and not address.remote:
-        require_named(context, session, Verb.SEE, head.name)
+        require_named(rights, session, Verb.SEE, head.name)
     elif address.remote:
         if queue is None or not may(caller, Verb.SEE, queue.name):
-            require_host(context, session, address)
+            require_host(rights, session, address)
     elif not any(
         may(caller, verb, address.local_name) for verb in (Verb.SEND, Verb.RECEIVE, Verb.KEEP)
     ):
         raise not_found(address.local_name)
     if head.for_status and str(address) != STATUS_QUEUE:
-        require_destination(context, session, head.name)
+        require_destination(rights, session, head.name)
 
 
-def _quota(context: Context, session: Session, head: frames.SetQuota, body: memoryview) -> None:
+def _quota(rights: Rights, session: Session, head: frames.SetQuota, body: memoryview) -> None:
     del body
     if head.name:
-        require_named(context, session, Verb.MANAGE, head.name)
+        require_named(rights, session, Verb.MANAGE, head.name)
     else:
-        require_whole(context, session, Verb.MANAGE)
+        require_whole(rights, session, Verb.MANAGE)
 
 
-def _send(context: Context, session: Session, head: frames.Send, body: memoryview) -> None:
-    require_at(context, session, Verb.SEND, head.queue)
+def _send(rights: Rights, session: Session, head: frames.Send, body: memoryview) -> None:
+    require_at(rights, session, Verb.SEND, head.queue)
     if head.transaction:
-        own_number(context, session, head.transaction)
-    check_records(context, session, head.sizes, body)
+        own_number(rights, session, head.transaction)
+    check_records(rights, session, head.sizes, body)
 
 
 def _send_file(
-    context: Context, session: Session, head: file_frames.SendFile, body: memoryview
+    rights: Rights, session: Session, head: file_frames.SendFile, body: memoryview
 ) -> None:
-    require_at(context, session, Verb.SEND, head.queue)
-    own_number(context, session, head.transaction)
-    check_records(context, session, (len(body),), body)
+    require_at(rights, session, Verb.SEND, head.queue)
+    own_number(rights, session, head.transaction)
+    check_records(rights, session, (len(body),), body)
 
 
 def _own_transaction(
-    context: Context, session: Session, head: _InTransaction, body: memoryview
+    rights: Rights, session: Session, head: _InTransaction, body: memoryview
 ) -> None:
     del body
-    own_number(context, session, head.transaction)
+    own_number(rights, session, head.transaction)
 
 
-def _reserve(context: Context, session: Session, head: frames.Reserve, body: memoryview) -> None:
+def _reserve(rights: Rights, session: Session, head: frames.Reserve, body: memoryview) -> None:
     del body
-    require_at(context, session, Verb.SEND, head.queue)
-    own_number(context, session, head.transaction)
+    require_at(rights, session, Verb.SEND, head.queue)
+    own_number(rights, session, head.transaction)
 
 
 def _receive(
-    context: Context,
+    rights: Rights,
     session: Session,
     head: frames.Receive | frames.LargeReceive,
     body: memoryview,
 ) -> None:
     del body
     looks = head.peek and not (isinstance(head, frames.LargeReceive) and head.reject)
-    require_at(context, session, Verb.PEEK if looks else Verb.RECEIVE, head.queue)
+    require_at(rights, session, Verb.PEEK if looks else Verb.RECEIVE, head.queue)
     if head.transaction and not head.peek:
-        own_number(context, session, head.transaction)
+        own_number(rights, session, head.transaction)
     if isinstance(head, frames.LargeReceive):
-        require_status_queue(context, session, head.status_queue)
+        require_status_queue(rights, session, head.status_queue)
 
 
-def _move_large(
-    context: Context, session: Session, head: frames.LargeMove, body: memoryview
-) -> None:
+def _move_large(rights: Rights, session: Session, head: frames.LargeMove, body: memoryview) -> None:
     del body
-    require_at(context, session, Verb.RECEIVE, head.queue)
+    require_at(rights, session, Verb.RECEIVE, head.queue)
     if not head.unreadable:
-        require_at(context, session, Verb.SEND, head.target)
-    require_status_queue(context, session, head.status_queue)
+        require_at(rights, session, Verb.SEND, head.target)
+    require_status_queue(rights, session, head.status_queue)
 
 
-def _move(context: Context, session: Session, head: frames.Move, body: memoryview) -> None:
+def _move(rights: Rights, session: Session, head: frames.Move, body: memoryview) -> None:
     del body
-    require_at(context, session, Verb.RECEIVE, head.queue)
-    require_at(context, session, Verb.SEND, head.target)
+    require_at(rights, session, Verb.RECEIVE, head.queue)
+    require_at(rights, session, Verb.SEND, head.target)
     if head.transaction:
-        own_number(context, session, head.transaction)
+        own_number(rights, session, head.transaction)
 
 
 def _move_messages(
-    context: Context, session: Session, head: frames.MoveMessages, body: memoryview
+    rights: Rights, session: Session, head: frames.MoveMessages, body: memoryview
 ) -> None:
     del body
-    require_at(context, session, Verb.RECEIVE, head.queue)
-    require_at(context, session, Verb.SEND, head.target)
-    own_number(context, session, head.number)
+    require_at(rights, session, Verb.RECEIVE, head.queue)
+    require_at(rights, session, Verb.SEND, head.target)
+    own_number(rights, session, head.number)
 
 
-def _taking(context: Context, session: Session, head: _Taking, body: memoryview) -> None:
+def _taking(rights: Rights, session: Session, head: _Taking, body: memoryview) -> None:
     del body
-    require_at(context, session, Verb.RECEIVE, head.queue)
+    require_at(rights, session, Verb.RECEIVE, head.queue)
     if head.transaction:
-        own_number(context, session, head.transaction)
+        own_number(rights, session, head.transaction)
 
 
-def _upload(context: Context, session: Session, head: frames.UploadBegin, body: memoryview) -> None:
+def _upload(rights: Rights, session: Session, head: frames.UploadBegin, body: memoryview) -> None:
     del body
-    require_at(context, session, Verb.SEND, head.queue)
-    own_number(context, session, head.number)
+    require_at(rights, session, Verb.SEND, head.queue)
+    own_number(rights, session, head.number)
 
 
 def _mark(
-    context: Context,
+    rights: Rights,
     session: Session,
     head: frames.UploadMark | frames.UploadRead,
     body: memoryview,
 ) -> None:
     del body
-    own_number(context, session, head.number)
+    own_number(rights, session, head.number)
 
 
-def _outcome(context: Context, session: Session, head: frames.Outcome, body: memoryview) -> None:
+def _outcome(rights: Rights, session: Session, head: frames.Outcome, body: memoryview) -> None:
     """Asking ends a transaction that has not begun, so nobody asks about one of another caller."""
     del body
-    own_outcome(context, session, head.transaction_id)
+    own_outcome(rights, session, head.transaction_id)
 
 
 def _sequence(
-    context: Context,
+    rights: Rights,
     session: Session,
     head: frames.UploadResume | frames.UploadDrop,
     body: memoryview,
 ) -> None:
     del body
-    own_sequence(context, session, head.sequence_id)
+    own_sequence(rights, session, head.sequence_id)
 
 
 def _batch(
-    context: Context,
+    rights: Rights,
     session: Session,
     head: frames.CommitBatch | frames.DropStaged,
     body: memoryview,
 ) -> None:
     """Rows belong to the caller whose tasks staged them, and a query to one caller."""
-    _query(context, session, head, body)
-    prepared = context.state.prepared
-    if context.state.batch_outcomes.owner(head.query) is None:
+    _query(rights, session, head, body)
+    prepared = rights.context.state.prepared
+    if rights.context.state.batch_outcomes.owner(head.query) is None:
         # Until its first commit a query belongs to the caller that staged rows for it first.
         staged = (
             each.caller
             for each in prepared.values()
             if isinstance(each, BatchStaged) and each.query == head.query
         )
-        _require_own_query(context, session, head.query, next(staged, None))
+        _require_own_query(rights, session, head.query, next(staged, None))
     for name in head.staged:
         manager, number = split_id(name)
-        fact = prepared.get(number) if manager == context.state.manager_id else None
+        fact = prepared.get(number) if manager == rights.context.state.manager_id else None
         if isinstance(fact, BatchStaged):
-            _require_own_query(context, session, head.query, fact.caller)
+            _require_own_query(rights, session, head.query, fact.caller)
     if isinstance(head, frames.CommitBatch):
-        own_number(context, session, head.transaction)
+        own_number(rights, session, head.transaction)
 
 
-def _stage(
-    context: Context, session: Session, head: frames.StageForBatch, body: memoryview
-) -> None:
-    own_number(context, session, head.transaction)
-    _query(context, session, head, body)
+def _stage(rights: Rights, session: Session, head: frames.StageForBatch, body: memoryview) -> None:
+    own_number(rights, session, head.transaction)
+    _query(rights, session, head, body)
 
 
-def _query(context: Context, session: Session, head: _OfQuery, body: memoryview) -> None:
+def _query(rights: Rights, session: Session, head: _OfQuery, body: memoryview) -> None:
     """A query belongs to the caller that committed its first batch."""
     del body
-    owner = context.state.batch_outcomes.owner(head.query)
-    _require_own_query(context, session, head.query, owner)
+    owner = rights.context.state.batch_outcomes.owner(head.query)
+    _require_own_query(rights, session, head.query, owner)
 
 
-def _require_own_query(context: Context, session: Session, query: str, owner: str | None) -> None:
-    if owner is not None and not owns(context, session, owner):
+def _require_own_query(rights: Rights, session: Session, query: str, owner: str | None) -> None:
+    if owner is not None and not owns(rights, session, owner):
         raise AccessDenied(
             f"{session.caller.name} may not use the query {query!r}, which belongs to another"
             " caller; choose another query_id, or let it `manage` the whole queue manager"
         )
 
 
-def _box(context: Context, session: Session, head: frames.AttachBox, body: memoryview) -> None:
+def _box(rights: Rights, session: Session, head: frames.AttachBox, body: memoryview) -> None:
     """A box is attached on the way to a queue that the caller sees, or may forward to.
 
     A session detaches only its own boxes.
     """
     del body
-    address = seen_from_here(context, head.queue)
+    address = seen_from_here(rights.context, head.queue)
     if head.attached and address.remote:
-        require_host(context, session, address)
+        require_host(rights, session, address)
     elif head.attached and session.role == "client" and address.local_name:
-        require_seen(context, session, address.local_name)
+        require_seen(rights, session, address.local_name)
 
 
-def _post(context: Context, session: Session, head: frames.Post, body: memoryview) -> None:
+def _post(rights: Rights, session: Session, head: frames.Post, body: memoryview) -> None:
     """The name of a box is a secret of the two programs; reaching its queue needs `forward`."""
     del body
     if head.queue and head.queue not in session.posts_to:
-        address = seen_from_here(context, head.queue)
+        address = seen_from_here(rights.context, head.queue)
         if address.remote:
-            require_host(context, session, address)
+            require_host(rights, session, address)
         if len(session.posts_to) >= QUEUES_MAX:
             session.posts_to.clear()
         session.posts_to.add(head.queue)

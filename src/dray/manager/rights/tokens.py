@@ -16,6 +16,7 @@ from dray.wire.frames import CreateToken, Done, ListTokens, RevokeToken, TokenLi
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 
 _DIGEST_BYTES = sha256().digest_size
@@ -93,27 +94,30 @@ def handle_list(context: Context, session: Session, request_id: int, _head: List
     context.answer(session, request_id, TokenList(found))
 
 
-def handle_revoke(context: Context, session: Session, request_id: int, head: RevokeToken) -> None:
+def handle_revoke(rights: Rights, session: Session, request_id: int, head: RevokeToken) -> None:
     """Take a token no more, durably, and end the sessions of its callers."""
+    context = rights.context
     if head.name not in context.state.identity.tokens:
         raise Misuse(f"there is no token {head.name!r}; `dray token list` shows them")
     context.record(TokenSet(head.name))
-    _end_sessions(context, {head.name})
+    _end_sessions(rights, {head.name})
     context.answer(session, request_id, Done())
 
 
-def end_expired(context: Context) -> None:
+def end_expired(rights: Rights) -> None:
     """End the sessions of callers whose tokens have expired."""
+    context = rights.context
     identity = context.state.identity
     if 0 < identity.token_expires_us <= context.now_us:
         expired = {
             name for name, each in identity.tokens.items() if 0 < each.expires_us <= context.now_us
         }
         identity.await_expiry(context.now_us)
-        _end_sessions(context, expired)
+        _end_sessions(rights, expired)
 
 
-def _end_sessions(context: Context, names: set[str]) -> None:
+def _end_sessions(rights: Rights, names: set[str]) -> None:
+    context = rights.context
     callers = {caller_name("token", name) for name in names}
     ended = [each for each in context.sessions.values() if each.caller.name in callers]
     for session in ended:
@@ -121,4 +125,4 @@ def _end_sessions(context: Context, names: set[str]) -> None:
         session.caller = Caller(NOBODY, address=session.caller.address)
         context.effects.append(CloseSession(session.number))
     if ended:
-        change_access(context, context.access)
+        change_access(rights, rights.access)

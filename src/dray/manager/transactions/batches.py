@@ -121,7 +121,7 @@ def handle_commit_batch(
             query=head.query,
             batch=head.batch,
         )
-    for number in list(_staged_up_to(context, session, head)):
+    for number in list(_staged_up_to(transactions, session, head)):
         abort(transactions, transactions.open[number])
     context.answer(session, request_id, _batch_is(context, head.query, outcome))
 
@@ -300,13 +300,13 @@ def _batch_is(context: Context, query: str, outcome: BatchOutcome | None) -> Bat
     return BatchIs(True, last, outcome.digest, outcome.messages, name)
 
 
-def _staged_up_to(context: Context, session: Session, head: CommitBatch) -> Iterator[int]:
+def _staged_up_to(transactions: Transactions, session: Session, head: CommitBatch) -> Iterator[int]:
     """Find the work staged for a query up to a batch, but no work of another caller."""
-    for number, fact in context.state.prepared.items():
+    for number, fact in transactions.context.state.prepared.items():
         if (
             isinstance(fact, BatchStaged)
             and (fact.query, fact.batch <= head.batch) == (head.query, True)
-            and owns(context, session, fact.caller)
+            and owns(transactions.rights, session, fact.caller)
         ):
             yield number
 

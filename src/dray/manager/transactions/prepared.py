@@ -125,7 +125,7 @@ def handle_settle_prepared(
     manager, number = split_id(head.transaction_id)
     transaction = transactions.open.get(number)
     staged = context.state.prepared.get(number)
-    if staged is not None and not owns(context, session, staged.caller):
+    if staged is not None and not owns(transactions.rights, session, staged.caller):
         raise _unknown(context, number)
     if head.commit and isinstance(staged, BatchStaged):
         raise TransactionUsage(
@@ -153,7 +153,8 @@ def handle_list_prepared(
     ids = [
         str(context.state.transaction_id(number))
         for number, prepared in context.state.prepared.items()
-        if not isinstance(prepared, BatchStaged) and owns(context, session, prepared.caller)
+        if not isinstance(prepared, BatchStaged)
+        and owns(transactions.rights, session, prepared.caller)
     ]
     told = [
         _open_info(context, each, name)
@@ -164,7 +165,7 @@ def handle_list_prepared(
 
 def _open_of(transactions: Transactions, session: Session) -> Iterator[tuple[OpenTransaction, str]]:
     """The open transactions that a caller may see, each with the name of its own caller."""
-    all_of_them = manages_all(transactions.context, session)
+    all_of_them = manages_all(transactions.rights, session)
     for each in transactions.open.values():
         if each.session is not None:
             name = each.session.caller.name

@@ -25,6 +25,7 @@ from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
 from dray.manager.queue.part_records import hold_part, part_seen
 from dray.manager.queue.queues import StoredQueue
 from dray.manager.queue.staged import Staged
+from dray.manager.rights.rights import Rights
 from dray.manager.session import Session
 from dray.manager.state.outcomes import Outcomes
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
@@ -56,14 +57,15 @@ __all__ = [
 class Transactions:
     """All that are open, and what is remembered of those that are not."""
 
-    def __init__(self, works: Works) -> None:
+    def __init__(self, works: Works, rights: Rights) -> None:
         """Begin with none open; what takes many facts goes to `works`."""
         self.context = context = works.context
         self.works = works
+        self.rights = rights
         self.open: dict[int, OpenTransaction] = {}
         self.claims: dict[int, OpenTransaction] = {}
         """Claims: receives without a transaction that nobody has confirmed, the oldest first."""
-        self.aborted_transactions = AbortedTransactions(context.leases)
+        self.aborted_transactions = AbortedTransactions(rights.leases)
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
         """Sends and receives of express messages since the start; earlier ones are forgotten."""
         self.shares = TransactionShares()
@@ -112,16 +114,15 @@ def opened_by(transactions: Transactions, session: Session, number: int) -> Open
 
 def check_not_aborted(transactions: Transactions, number: int) -> None:
     """Raise `TransactionAborted` if that is what was said of the transaction."""
-    context = transactions.context
     why = transactions.aborted_transactions.reason(number)
     if why is not None:
-        raise TransactionAborted(why, transaction_id=context.state.transaction_id(number))
+        state = transactions.context.state
+        raise TransactionAborted(why, transaction_id=state.transaction_id(number))
 
 
 def watch_idleness(transactions: Transactions, transaction: OpenTransaction) -> None:
     """See to it that a transaction is looked at when it may have been idle for too long."""
-    context = transactions.context
-    patience = context.config.idle_transaction_s
+    patience = transactions.context.config.idle_transaction_s
     if patience is not None:
         heapq.heappush(transactions.idle, (transaction.used_at + patience, transaction.number))
 
@@ -394,9 +395,9 @@ def _put_back(works: Works, queue: StoredQueue, lookup_ids: list[int], singles: 
 
 def _end_purge(works: Works, queue: StoredQueue, purged: list[int]) -> None:
     """Remove messages that were purged while held; they stay held for the ticks that this takes."""
-    forget_parts(works.context, queue, purged, 0)
-    why = MessageClass.NACK_Q_PURGED
-    works.carry_on(leave_all(works.context, queue, purged, why, held=True))
+    context = works.context
+    forget_parts(context, queue, purged, 0)
+    works.carry_on(leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))
 
 
 def end_purges(works: Works) -> None:

@@ -108,7 +108,7 @@ def noted(driver, head):
     """The act that the row of a frame notes, when the owner asks for it."""
     inside = look_into(driver.manager)
     session = inside.sessions[driver.session().number]
-    return acts.OF_CLIENTS[type(head)](inside.links.context, session, head)
+    return acts.OF_CLIENTS[type(head)](inside.links.rights, session, head)
 
 
 def test_an_act_that_fails_is_none(tmp_path):

@@ -550,8 +550,8 @@ def test_a_box_on_the_way_to_another_host_needs_forward(tmp_path, rows, head):
     inside = look_into(driver.manager)
     ada, bob = (inside.sessions[driver.session(each).number] for each in (ADA, BOB))
     with pytest.raises(AccessDenied):
-        rows[type(head)](inside.links.context, ada, head, memoryview(b""))
-    rows[type(head)](inside.links.context, bob, head, memoryview(b""))
+        rows[type(head)](inside.links.rights, ada, head, memoryview(b""))
+    rows[type(head)](inside.links.rights, bob, head, memoryview(b""))
 
 
 def test_a_box_is_attached_only_to_a_queue_that_its_caller_sees(tmp_path):
