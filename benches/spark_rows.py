@@ -1,7 +1,8 @@
 """Small messages in Spark: rows for each processor second, triggers, the start of a long landing.
 
 The same rows are read as Parquet, in turns and in the same session: that is the limit. A trigger is
-measured beside one of Spark's rate source with as many rows.
+measured beside one of Spark's rate source with as many rows, and into `noop`, where Python reads
+them, also beside a rate source whose rows pass a task of Python.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ ROWS = 1_000_000
 ROW_BYTES = 1024
 LANDED = 1_000_000
 COMMITS = 1_000
-TRIGGER_BARS = {"foreachBatch": 1.15, "noop": None}
-"""By sink: how many times as long as one of the rate source a trigger may take. Into `noop` a task
-of Python runs; the rate source has none."""
+TRIGGERS = (
+    ("foreachBatch", "rate", "rate source", 1.15),
+    ("noop", "rate", "rate source", None),
+    ("noop", "rate in Python", "rate source through Python", 1.15),
+)
+"""The sink, the source beside, and how many times as long as one of that source a trigger may take.
+Into `noop` a task of Python reads the rows of Dray."""
 _MIB = 1 << 20
 
 
@@ -64,13 +69,13 @@ def run(folder: Path, _size: int, rounds: int) -> list[Result]:
                 f"a trigger, into {sink}",
                 "ms",
                 triggers[f"dray, {sink}"],
-                "rate source",
-                triggers[f"rate, {sink}"],
+                beside,
+                triggers[f"{source}, {sink}"],
                 bar,
                 load,
                 turned=True,
             )
-            for sink, bar in TRIGGER_BARS.items()
+            for sink, source, beside, bar in TRIGGERS
         ),
         Result(f"{table}: a landing begins", "s", of("new_s"), bar=2.0),
         Result("the same, memory", "MiB", of("new_bytes", _MIB), bar=64.0),
