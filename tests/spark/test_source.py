@@ -51,6 +51,29 @@ def place_of(catalogue):
     return place
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "given", "tasks"),
+    [
+        (100, 10, {}, 1), (100, 10, {"minPartitions": "3"}, 3), (600, 10, {}, 2),
+        (8, 20_000, {}, 2), (8, 70_000, {}, 4), (1_200, 10, {}, 4),
+    ],
+)  # fmt: skip
+def test_a_few_small_messages_are_one_task_unless_the_query_wants_more(
+    catalogue, manager, *, count, size, given, tasks
+):
+    """Bytes or rows make a task worth what it costs, and each message is in one."""
+    manager.create_queue("orders").send_many([b"x" * size] * count)
+    planner = catalogue("orders", **given)
+    place = place_of(planner)
+    whole = QueueSpan(place.manager_id, place.queue, place.born, 0, count)
+
+    parts = planner.cut(whole, read_options({"url": "dray://x", "queue": "x", **given}).partitions)
+
+    assert len(parts) == tasks
+    assert [part.after for part in parts] == [0, *(part.upto for part in parts[:-1])]
+    assert parts[-1].upto == count
+
+
 def test_queues_are_found_by_name_and_pattern(catalogue, manager, orders):
     manager.create_queue("orders-eu")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+
+from dray.spark_workers import acknowledging_at_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -34,6 +38,7 @@ def told_by_two_workers(spark, folder):
         told = {
             "pid": os.getpid(),
             "modules": before,
+            "main": sys.modules["pyspark.worker"].main.__qualname__,
             "drawn": np.random.random(),  # noqa: NPY002 - what UDFs draw by default
             "daemon": (daemon / "cmdline").read_text().split("\0"),
             "threads": len(list((daemon / "task").iterdir())),
@@ -68,6 +73,45 @@ def test_two_workers_draw_different_numbers(workers):
     first, second = workers
     assert first["pid"] != second["pid"]
     assert first["drawn"] != second["drawn"]
+
+
+def test_a_worker_acknowledges_what_java_sends_at_once(workers):
+    """Linux delays by 40 ms once a worker has answered, and Java waits for it in each task."""
+    for each in workers:
+        assert each["main"] == acknowledging_at_once(print).__qualname__
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX])
+def test_a_task_begins_with_acknowledgments_at_once_whatever_its_socket_is(family):
+    def is_at_once(end):
+        return bool(end.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
+
+    ran = []
+
+    def task(infile, outfile):
+        outfile.write(infile.read(5))
+        ran.append(family == socket.AF_UNIX or is_at_once(worker))
+
+    worker, java = connected(family)
+    with closing(worker), closing(java):
+        if family == socket.AF_INET:
+            worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            assert not is_at_once(worker)
+        java.sendall(b"hello")
+        with worker.makefile("rb") as infile, worker.makefile("wb") as outfile:
+            acknowledging_at_once(task)(infile, outfile)
+        assert java.recv(5) == b"hello"
+
+    assert ran == [True]
+
+
+def connected(family):
+    """Both ends of a connection."""
+    if family == socket.AF_UNIX:
+        return socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        java = socket.create_connection(listening.getsockname())
+        return listening.accept()[0], java
 
 
 def test_a_process_that_plans_imports_nothing_that_it_does_not_need():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +27,7 @@ from dray.spark.source.offsets import (
 )
 from dray.spark.source.options import RANGES
 from dray.spark.source.ranges import first_message, measure, warn_of_claim
+from dray.wire.frames import RangePiece
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from dray.wire.frames import LargeEntry
 
 logger = logging.getLogger(__name__)
+
+
+_TASK_ROWS_MIN = 256
+_TASK_BYTES_MIN = 64 << 10
+"""A task costs about ten milliseconds, and so do these many messages or bytes."""
 
 
 class Reach(NamedTuple):
@@ -228,11 +234,16 @@ class Catalogue:
         )
 
     def cut(self, span: QueueSpan, pieces: int) -> list[QueueSpan]:
-        """A range of messages in at most so many parts of about the same rows and bytes."""
+        """A range of messages in at most so many parts of about the same rows and bytes.
+
+        A part that is not worth a task is joined with the next, unless the query wants the number.
+        """
         place = self.place(span)
         queue = self._managers.raw_queue(place.url, place.queue)
-        measured = measure(queue, span.after, upto=span.upto, pieces=pieces)
-        ends = [each.upto for each in measured.pieces[:-1]]
+        found = measure(queue, span.after, upto=span.upto, pieces=pieces).pieces
+        if not self._options.partitions_given:
+            found = list(_worth_a_task(found))
+        ends = [each.upto for each in found[:-1]]
         firsts = [span.after, *ends]
         lasts = [*ends, span.upto]
         return [
@@ -348,3 +359,18 @@ def _matching(wanted: str, queues: list[QueueInfo], url: str) -> list[str]:
     if not found:
         raise QueueNotFound(f"there is no queue {wanted!r} at {url}; create it", queue=wanted)
     return found
+
+
+def _worth_a_task(pieces: Iterable[RangePiece]) -> Iterator[RangePiece]:
+    """Join pieces until each has enough rows or bytes; the last one may have fewer."""
+    messages = size = 0
+    joined = None
+    for piece in pieces:
+        messages += piece.messages
+        size += piece.size
+        joined = RangePiece(piece.upto, messages, size)
+        if messages >= _TASK_ROWS_MIN or size >= _TASK_BYTES_MIN:
+            yield joined
+            joined, messages, size = None, 0, 0
+    if joined is not None:
+        yield joined

@@ -16,7 +16,8 @@
     maxTriggerDelay        how long, as 90s, 15m or 2h
     maxOffsetsPerTrigger   rows of one micro-batch at most
     maxBytesPerTrigger     payload bytes of one micro-batch at most (one row may be more by itself)
-    minPartitions          into how many tasks a micro-batch is divided, where it has that many rows
+    minPartitions          into how many tasks a micro-batch is divided, where it has that many
+                           rows; without it, a few small messages are one task
     failOnDataLoss         whether the query ends if a queue is gone, or if a message left a queue
                            before the query read it
     acceptNewQueue         whether a queue that was made again is read from its first position; by
@@ -91,6 +92,7 @@ class Options(NamedTuple):
     rows_max: int | None = None
     bytes_max: int | None = None
     partitions: int = PARTITIONS_DEFAULT
+    partitions_given: bool = False
     fail_on_data_loss: bool = True
     accept_new_queue: bool = False
     claim_timeout_s: float = CLAIM_TIMEOUT_S
@@ -132,6 +134,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         rows_max=_number(by_key, "maxOffsetsPerTrigger"),
         bytes_max=_size(by_key, "maxBytesPerTrigger"),
         partitions=_number(by_key, "minPartitions") or PARTITIONS_DEFAULT,
+        partitions_given="minpartitions" in by_key,
         fail_on_data_loss=fail_on_data_loss,
         accept_new_queue=accept_new_queue,
         claim_timeout_s=_number(by_key, "claimTimeout") or CLAIM_TIMEOUT_S,
