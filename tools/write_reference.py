@@ -8,6 +8,7 @@ A test fails while a page differs from what this would write.
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,12 +31,13 @@ CLI_OPENING = """# Command line
 
 Written by `tools/write_reference.py` from the program itself: do not edit.
 
-Most commands speak to one queue manager, found at `--url`, else at the environment variable
-`DRAY_URL`, else at `dray://127.0.0.1:7340`; those with `--data` look into the data directory of one
-that is stopped. With `--json` they print JSON for programs, messages one object a line, anything
-else as one value; without it tables for people. Both options may stand before or after the
-command's name. Progress of anything long goes to standard error: a bar on a terminal, a plain line
-now and then elsewhere.
+Most commands speak to one queue manager: the one at `--url`, or else at the address in `DRAY_URL`,
+or else the one that the same account runs [without an address](configuration.md). Most commands
+with `--data` look into the data directory of a queue manager that is stopped. With `--json` a
+command prints JSON for programs: each message as one object a line, anything else as one value.
+Without `--json` it prints tables for people. Both `--url` and `--json` may stand before or after
+the command's name. Progress goes to standard error: as a bar on a terminal, elsewhere as a plain
+line now and then.
 
 | exit status | meaning |
 |---|---|
@@ -235,7 +237,14 @@ def _option(parameter: click.Parameter, context: click.Context) -> str | None:
 
 
 def _sentences(text: str) -> str:
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    return "\n\n".join(map(_paragraph, inspect.cleandoc(text).split("\n\n")))
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph in one line; click keeps the lines of one that begins with a backspace."""
+    if text.startswith("\b\n"):
+        return f"```\n{text.removeprefix(chr(8)).strip()}\n```"
+    return " ".join(text.split())
 
 
 def _errors(error: type[DrayError]) -> Iterator[tuple[str, ...]]:

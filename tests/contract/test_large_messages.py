@@ -397,7 +397,7 @@ def test_a_device_or_a_pipe_is_not_replaced_by_a_file(large, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     large.send(b"x")
     with (
-        pytest.raises(dray.TargetUnwritable, match="what is there is no regular file"),
+        pytest.raises(dray.TargetUnwritable, match="it is no regular file"),
         large.receive(timeout=10) as message,
     ):
         message.save_to(tmp_path / "pipe")

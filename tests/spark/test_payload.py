@@ -106,7 +106,7 @@ def test_a_directory_in_the_place_of_a_payload_is_told_in_one_sentence(tmp_path)
     wanted = placement(tmp_path / "name")
 
     assert not wanted.is_done()
-    with pytest.raises(StoreError, match="what is there is no regular file"):
+    with pytest.raises(StoreError, match="it is no regular file"):
         wanted.fill(pull)
     assert [path.is_dir() for path in tmp_path.iterdir()] == [True]
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-asks = click.option("--yes", is_flag=True, help="Do not ask; needed where no terminal is.")
+asks = click.option("--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 """The option of a command that destroys something."""
 
 

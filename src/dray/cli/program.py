@@ -59,7 +59,7 @@ COMMANDS: dict[str, str] = {
     "inspect": "Look into a data directory: log, heap file, queue, one message's story.",
     "spark": "Land what is in queues with Spark.",
     "torture": "Prove here that nothing is lost: simulated failures, then real kills.",
-    "completion": "Print what makes a shell complete commands and names of queues.",
+    "completion": "Print a script by which a shell completes commands and queues.",
     "service": "Print a systemd unit that runs a command as a service.",
     "demo": "Move real files between two queue managers, through a kill, into Spark.",
 }

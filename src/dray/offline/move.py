@@ -103,7 +103,7 @@ def _finished(move: StoreMove, progress: Progress) -> MoveReport | None:
 
 def _moved(move: StoreMove, progress: Progress) -> MoveReport:
     if not (move.source / FOLDER_NAME / LOG_NAME).exists():
-        raise StoreError(f"There is no store in {move.source}; name where `dray serve --data` ran")
+        raise StoreError(f"There is no store in {move.source}; name the directory of `dray serve`")
     nested = move.source.resolve() in (target := move.target.resolve(), *target.parents)
     if nested or target in move.source.resolve().parents:
         raise StoreError(f"{move.target} and {move.source} overlap; choose another directory")

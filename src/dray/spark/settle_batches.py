@@ -125,8 +125,8 @@ class _BatchOfSource:
             elif outcome.committed or outcome.last > self._name.number:
                 raise BatchMismatch(
                     f"batch {self._name.number} of this query was settled over another range of its"
-                    " queues, and what was read then may be gone; look at what was written, and"
-                    " start the query with a new checkpoint",
+                    " queues, and messages of that range may be gone; look at the written rows,"
+                    " and start the query with a new checkpoint",
                     query=self._name.query,
                     batch=self._name.number,
                 )

@@ -35,6 +35,14 @@ def test_a_group_tells_each_of_its_commands_in_a_whole_sentence(capsys):
     assert "..." not in told.partition("Commands:")[2]
 
 
+@pytest.mark.parametrize("words", [["completion"], ["service", "print"]])
+def test_commands_to_copy_keep_their_lines_in_the_help(words, capsys):
+    assert run([*words, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "\\b" not in out
+    assert any(line.strip().startswith(("zsh:", "systemctl")) for line in out.splitlines())
+
+
 @pytest.mark.parametrize(
     "command", [["check"], ["restore"], ["torture"], ["inspect", "log"], ["storage", "audit"]]
 )

@@ -37,7 +37,7 @@ def explain(
     """Tell each right of WHO (user:NAME, cert:NAME, token:NAME, anyone) at QUEUE, and its rule.
 
     The owner of the queue manager may do everything. For a queue of another queue manager, such as
-    dray://host:7340/orders, the right to forward to its host is told.
+    dray://host:7340/orders, it tells the right to forward to its host.
     """
     from dray.daemon.config import read_options
     from dray.model.access import Verb

@@ -13,13 +13,13 @@ _VARIABLE = "_DRAY_COMPLETE"
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    r"""Print what makes SHELL complete commands, options and names of queues.
+    """Print a script by which SHELL completes commands, options and queues.
 
     \b
     bash: eval "$(dray completion bash)" in ~/.bashrc
     zsh:  eval "$(dray completion zsh)" in ~/.zshrc
     fish: dray completion fish > ~/.config/fish/completions/dray.fish
-    """
+    """  # noqa: D301 - click reads a backspace
     made = get_completion_class(shell)
     assert made is not None, "click knows each of them"
     click.echo(made(context.find_root().command, {}, "dray", _VARIABLE).source())

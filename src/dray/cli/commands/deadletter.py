@@ -64,7 +64,7 @@ def list_letters(settings: Settings, most: int) -> None:
 @click.argument("message_id", metavar="ID", type=MessageIdText())
 @takes_url_and_json
 def show(settings: Settings, message_id: str) -> None:
-    """Show everything that is known of the dead letter ID."""
+    """Show all properties of the dead letter ID."""
     with settings.connect() as manager:
         letter = _find(manager, message_id)
     if settings.as_json:

@@ -23,7 +23,7 @@ EXIT_FINDINGS = 1
 )
 @takes_url_and_json
 def command(settings: Settings, queue: str | None, *, idle: float) -> int:
-    """Say why messages do not move, at QUEUE or at all, and what to do; nothing is changed.
+    """Say why messages do not move, at QUEUE or at all, and what to do; change nothing.
 
     Exit status 1 means that something was found.
     """

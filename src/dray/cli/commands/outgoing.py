@@ -36,7 +36,7 @@ def list_outgoing(settings: Settings) -> None:
 @click.argument("name")
 @takes_url_and_json
 def show(settings: Settings, name: str) -> None:
-    """Show the state of the outgoing queue NAME and what its connection has been through."""
+    """Show the state of the outgoing queue NAME and the history of its connection."""
     with settings.connect() as manager:
         info = _outgoing(manager, name)
     print_queue(info, as_json=settings.as_json)

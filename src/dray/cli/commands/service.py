@@ -61,15 +61,16 @@ def command() -> None:
 def print_unit(
     context: click.Context, user: str | None, kind: str, arguments: tuple[str, ...]
 ) -> None:
-    r"""Print a systemd unit that runs `dray KIND ARGUMENTS`, such as serve --data /var/lib/dray.
+    """Print a systemd unit that runs `dray KIND ARGUMENTS`, such as serve --data /var/lib/dray.
 
     \b
     dray service print serve --data /var/lib/dray > /etc/systemd/system/dray.service
     systemctl daemon-reload && systemctl enable --now dray
 
-    The arguments are checked, and nothing is started. The service is ready when the queue manager
-    answers, or when the command is connected to one. It may write only where its arguments say.
-    """
+    The command checks the arguments, and starts nothing. The service is ready when the queue
+    manager answers, or when the command is connected to one. It may write only where its arguments
+    say.
+    """  # noqa: D301 - click reads a backspace
     root = context.find_root().command
     assert isinstance(root, click.Group)
     chosen = root.get_command(context, kind)
@@ -141,8 +142,8 @@ def _places(given: dict[str, object]) -> Iterable[Path]:
         both = os.path.commonpath([watched, Path(after.removeprefix("move:")).resolve()])
         if both == os.sep:
             raise click.UsageError(
-                "--after move:DIR of a service needs a DIR that is below one directory with the"
-                " watched one: the service may write in that."
+                "--after move:DIR of a service needs a directory other than / that holds both DIR"
+                " and the watched one: the service may write only there."
             )
         given = given | {"directory": both}
     found = dict.fromkeys(

@@ -32,7 +32,7 @@ _NANOSECONDS = 1e9
 @click.option("--hex", "kind", flag_value="hex", help="Show the body in hexadecimal.")
 @takes_url_and_json
 def command(settings: Settings, queue: str, message_id: str, *, kind: str | None) -> None:
-    """Show all properties of the message ID of QUEUE, or its body; nothing is taken.
+    """Show all properties of the message ID of QUEUE, or its body; take nothing.
 
     ID is the id of a message or of a large message, or a position. The body of a large message is
     put together and verified.

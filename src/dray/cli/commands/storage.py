@@ -91,9 +91,9 @@ def audit(settings: Settings, *, data: Path) -> None:
 def rebuild(settings: Settings, *, data: Path) -> None:
     """Rebuild missing files from the log, so that the queue manager starts again.
 
-    Use it if a store refuses to start because files of internal queues are missing (event 2020,
-    2051 or 2052), or because both files of a checkpoint pair are missing while the log is complete
-    (event 2053 or 2064). Queues and messages do not change.
+    Use it if a store refuses to start for one of two reasons: files of internal queues are missing
+    (event 2020, 2051 or 2052), or both files of a checkpoint pair are missing while the log is
+    complete (event 2053 or 2064). Queues and messages do not change.
     """
     from dray.daemon.watcher import AuditedDisk
     from dray.errors import StoreError
@@ -105,7 +105,7 @@ def rebuild(settings: Settings, *, data: Path) -> None:
 
     check_location(data)
     if not (data / "storage" / LOG_NAME).exists():
-        raise StoreError(f"There is no store in {data}; name where `dray serve --data` ran")
+        raise StoreError(f"There is no store in {data}; name the directory of `dray serve`")
     store = Store(AuditedDisk(data), queue_files=True, rebuild=True)
     try:
         config = ManagerConfig(manager_id="", rebuild_internal_files=True)

@@ -56,7 +56,7 @@ def command() -> None:
 @_takes_data
 @takes_url_and_json
 def create(settings: Settings, *, name: str, expires: float | None, data: str | None) -> None:
-    """Print a new token, once: whoever shows it is the caller token:NAME."""
+    """Print a new token, once: its holder is the caller token:NAME."""
     with _owned(settings, data) as manager:
         token = manager.create_token(name, expires)
     settings.tell({"caller": f"token:{name}", "token": token}, token)
@@ -77,7 +77,7 @@ def list_tokens(settings: Settings, data: str | None) -> None:
 @_takes_data
 @takes_url_and_json
 def revoke(settings: Settings, name: str, data: str | None) -> None:
-    """Take the token NAME no more, and end the connections of its callers."""
+    """Revoke the token NAME, and end the connections of its callers."""
     with _owned(settings, data) as manager:
         manager.revoke_token(name)
     settings.tell({"revoked": name}, f"revoked the token {name}")

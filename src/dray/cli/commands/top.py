@@ -34,7 +34,7 @@ _TOP_LEFT = "\x1b[H\x1b[J"
 
 @click.command()
 @click.option(
-    "--once", is_flag=True, help="Print one table and end; so it is where no terminal is."
+    "--once", is_flag=True, help="Print one table and end; the default without a terminal."
 )
 @click.option(
     "--interval",

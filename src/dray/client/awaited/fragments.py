@@ -210,8 +210,8 @@ class Fragments:
             return
         if held.repair:
             raise self.corrupt(
-                f"fragment {number} is damaged where it was kept and was put aside; receive it once"
-                " more, and its source is asked for it"
+                f"fragment {number} was damaged in the store and was put aside; receive it once"
+                " more, and the queue manager asks the source for it"
             ) from error
         if held.owned:
             _, joined = await held.transaction.join()

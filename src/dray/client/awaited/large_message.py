@@ -273,7 +273,9 @@ class LargeMessage(Described):
                 reached("fragment-saved")
                 report.advance(length)
         if saving.digest != self.digest:
-            raise self._fragments.corrupt("what came is not what was sent: its digest does not fit")
+            raise self._fragments.corrupt(
+                "its bytes are not the ones that were sent: the digest does not fit"
+            )
 
     async def commit(self) -> None:
         """Receive the message for good: commit the transaction that `receive` began for it."""
@@ -378,5 +380,5 @@ class LargeMessage(Described):
                 origin.connection.give_back(record)
             if size != self.size or await digest.digest() != self.digest:
                 raise fragments.corrupt(
-                    "what came is not what was sent: size or digest does not fit"
+                    "its bytes are not the ones that were sent: size or digest does not fit"
                 )

@@ -163,7 +163,7 @@ def _made_by(cls: type, call: str) -> Callable[..., None]:
     def made(self: object, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - as it takes
         first = type(next(iter([*arguments, *named.values()]), None))
         if not is_inner(first) and not (wanted == "Dialer" and hasattr(first, "dial")):
-            raise TypeError(f"a {cls.__name__} is what {call} gives; do not make one yourself")
+            raise TypeError(f"a {cls.__name__} comes from {call}; do not make one yourself")
         make(self, *arguments, **named)
 
     vars(made)[_MARK] = True

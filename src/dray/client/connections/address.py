@@ -90,7 +90,7 @@ class Address(NamedTuple):
             raise ConnectionLost(sentence) from error
         except PermissionError as error:
             raise ConnectionLost(
-                f"this user may not connect to {self}: {error.strerror}; ask who runs the queue"
+                f"this user may not connect to {self}: {error.strerror}; ask the owner of the queue"
                 " manager there"
             ) from error
         except (OSError, ValueError) as error:

@@ -71,7 +71,7 @@ class PartialFile:
         except OSError as error:
             raise self._unwritable(error) from error
         if in_the_way:
-            raise self.spoilt("what is there is no regular file")
+            raise self.spoilt("it is no regular file")
         try:
             self._descriptor = open_alone(self._partial)
         except OSError as error:

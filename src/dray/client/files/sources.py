@@ -243,7 +243,7 @@ class _Gathering:
             rest = _flat(chunk)
         except TypeError as error:
             raise TypeError(
-                "what is iterated over to be sent as a large message gives bytes, not"
+                "an iterable that is sent as a large message gives bytes, not"
                 f" {type(chunk).__name__}; give a formatter to send an object"
             ) from error
         while len(rest):

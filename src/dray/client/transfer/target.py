@@ -109,7 +109,7 @@ class TargetFile:
         self._failure: OSError | None = None
         try:
             if is_in_the_way(target):
-                raise OSError(errno.EEXIST, "what is there is no regular file")
+                raise OSError(errno.EEXIST, "it is no regular file")
             self._descriptor = open_alone(self._partial)
         except OSError as error:
             raise self._unwritable(error) from error

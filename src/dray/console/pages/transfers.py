@@ -182,8 +182,8 @@ async def _resume(manager: Manager, id: str, resumed: ResumedTransfers) -> None:
     if not isinstance(found, dray.aio.Offer) and found.path is None:
         await found.close()
         raise Misuse(
-            "nobody has said where this file goes; resume it with `dray transfer resume` in the"
-            " folder that shall have it"
+            "this file has no target yet; run `dray transfer resume` in the directory in which you"
+            " want it"
         )
     resumed.run(found)
 

@@ -169,7 +169,7 @@ def test_what_cannot_be_written_is_named(tmp_path):
 
 def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(TargetUnwritable, match="what is there is no regular file"):
+    with pytest.raises(TargetUnwritable, match="it is no regular file"):
         begun(tmp_path / "pipe")
     assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
 
