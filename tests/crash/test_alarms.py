@@ -100,7 +100,7 @@ def put_nothing_back(self, replay):
 
 
 def leave_copied_files_unsynced(self, *, copied=False):
-    return [each.capture(self._file(each)) for each in self._dirty.values() if each.is_uncovered]
+    return [each.capture(self._file(each)) for each in self.dirty.values() if each.uncovered_bytes]
 
 
 def copy_into_files_without_a_name(self, ranges):

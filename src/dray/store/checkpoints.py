@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dray.store.heap.heap import Heap
 from dray.store.limits import CHECKPOINT_SHORT_BYTES
 from dray.store.log.checkpoint import Mark, Snapshots
+from dray.store.log.group import DirtyRange
 from dray.store.log.qmlog import Log
 from dray.store.log.schedule import CheckpointSchedule
 from dray.store.recovery.pairs import Pairs
@@ -24,6 +25,11 @@ class StoreCheckpoints:
         self._schedule = CheckpointSchedule()
         self._schedule.opened(pairs.newest.lsn, log, wanted=wanted)
         self._under_way: Checkpoint | None = None
+        self.due_at = self.has_room_until = 0
+        """One is due when the log's `head` is here; until its `stated_bytes` it surely has room."""
+        self.are_long = False
+        """Whether one takes so long to write that large copies should not bring it nearer."""
+        self._follow()
         self.written = 0
         """How many were written since the store was opened."""
 
@@ -32,25 +38,26 @@ class StoreCheckpoints:
         """Whether one was begun and has not ended."""
         return self._under_way is not None
 
-    @property
-    def is_due(self) -> bool:
-        """Whether one is to begin now."""
-        return self._under_way is None and self.log_is_long
-
-    @property
-    def log_is_long(self) -> bool:
-        """Whether the log has grown so much since the newest one that the next is due."""
-        return self._schedule.is_due(self._log)
-
-    @property
-    def are_long(self) -> bool:
-        """Whether one takes so long to write that large copies should not bring it nearer."""
-        return self._pairs.newest.length > CHECKPOINT_SHORT_BYTES
+    def leave_copies(self, ranges: list[DirtyRange], *, lone: bool) -> bool:
+        """Whether the next group is to have copies of dirty ranges, for which it has room."""
+        # Copies bring the next checkpoint nearer, and take no room that facts need until it ends.
+        log = self._log
+        return log.head < self.due_at and log.takes_copies(ranges, little=not lone or self.are_long)
 
     def have_room(self, fact_bytes: int) -> None:
         """Reserve the room of the next one, with so many bytes of facts more. Raises StoreFull."""
         growth = self._schedule.growth(self._log, fact_bytes)
-        self._pairs.have_room(self._pairs.newest.length + growth)
+        try:
+            self._pairs.have_room(self._pairs.newest.length + growth)
+        finally:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Take up figures that are asked for with every message, and change here only."""
+        length = self._pairs.newest.length
+        self.due_at = self._schedule.due_at
+        self.has_room_until = self._schedule.stated_until(self._pairs.room - length)
+        self.are_long = length > CHECKPOINT_SHORT_BYTES
 
     def draft(self, snapshots: Snapshots | Iterable[bytes]) -> tuple[list[Draft], LiveMap]:
         """The parts of one, before the facts that wait are written as a group."""
@@ -82,10 +89,12 @@ class StoreCheckpoints:
         self._under_way = None
         if checkpoint.refused is not None:
             self._schedule.refused(self._log)
+            self._follow()
             return
         self._pairs.written(checkpoint.marks)
         self._log.tail = self._pairs.tail
         self._schedule.written(self._pairs.newest.lsn, self._log)
+        self._follow()
         self.written += 1
 
     def give_up(self) -> None:

@@ -86,6 +86,8 @@ class Store:
         self._handed_out: dict[str, Capture] = {}
         self._facts_durable = 0
         self._marked_at = -1
+        self.waiting_bytes = 0
+        """Bytes of the facts that wait for the next group."""
         self._open = False
         self._syncs = self._groups = 0
 
@@ -137,14 +139,15 @@ class Store:
 
     def append(self, fact: bytes) -> None:
         """State a fact; all facts stated between two `begin_sync` are one group, all or nothing."""
-        self._log.append(fact)
+        self.waiting_bytes = self._log.append(fact)
 
     def have_checkpoint_room(self, fact_bytes: int) -> None:
         """See to it that the next checkpoint has room, with so many bytes of facts more.
 
         So that it has it also when somebody else has filled the disk. Raises StoreFull.
         """
-        self._checkpoints.have_room(fact_bytes)
+        if self._log.stated_bytes + fact_bytes > self._checkpoints.has_room_until:
+            self._checkpoints.have_room(fact_bytes)
 
     def release(self, extent: Extent) -> None:
         """The state no longer names `extent`, as of the facts appended up to the next sync."""
@@ -173,12 +176,7 @@ class Store:
     @property
     def group_bytes_max(self) -> int:
         """How many bytes of facts one group can hold; each fact costs four bytes more."""
-        return self._log.group_bytes_max(self._heap.dirty_files)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The part of it that facts take that wait for the next group."""
-        return self._log.pending_bytes
+        return self._log.group_bytes_max(len(self._heap.dirty))
 
     # ------------------------------------------------------------------------------- syncing
 
@@ -189,20 +187,24 @@ class Store:
         Raises StoreFull if a checkpoint has to come first (see `checkpoint_due`); StorePoisoned,
         also for a group that could not fit an empty log.
         """
-        self._health.check()
+        log = self._log
+        if self._health.failure is not None:
+            self._health.check()
         self._free_seen = None
-        if not self._log.pending:
-            if self._log.durable < self._log.head:
+        if not log.pending:
+            if log.durable < log.head:
                 return self._captured()
-            self._free_released()
+            if self._releases.some:
+                self._free_released()
             return None
         ranges = self._heap.dirty_ranges()
-        if not self._log.fits(len(ranges)):
+        copied = self._checkpoints.leave_copies(ranges, lone=lone)
+        if not copied and not log.fits(len(ranges)):
             self._check_could_fit(len(ranges))
             raise StoreFull(
                 "The log is full until a checkpoint is written; try again then", file=LOG_NAME
             )
-        self._write_group(ranges, lone=lone)
+        self._write_group(ranges, copied=copied)
         return self._captured()
 
     def _check_could_fit(self, ranges: int) -> None:
@@ -218,14 +220,16 @@ class Store:
     def end_sync(self, sync: Sync) -> None:
         """Take note that a sync has ended: its facts are durable. Frees what its facts released."""
         assert sync.done, "a sync must run before it ends"
-        self._heap.captured(sync.captures)
+        if sync.captures:
+            self._heap.captured(sync.captures)
         self._heap.names_synced = max(self._heap.names_synced, sync.reached.names_made)
         if self._log.durable < sync.reached.lsn:
             self._log.durable = sync.reached.lsn
             note_end(self._witness, self._log.durable)
         self._facts_durable = max(self._facts_durable, sync.reached.facts)
         self._syncs += 1
-        self._free_released()
+        if self._releases.some:
+            self._free_released()
 
     def sync(self) -> None:
         """Make everything durable here and now. Raises StoreFull, StorePoisoned."""
@@ -260,14 +264,12 @@ class Store:
             self._releases.close_group(self._log.next_fact)
         self._releases.free(self._facts_durable)
 
-    def _write_group(self, ranges: list[DirtyRange], *, lone: bool) -> None:
-        # Copies bring the next checkpoint nearer, and take no room that facts need until it ends.
-        copied = not self._checkpoints.log_is_long and self._log.takes_copies(
-            ranges, little=not lone or self._checkpoints.are_long
-        )
+    def _write_group(self, ranges: list[DirtyRange], *, copied: bool) -> None:
         self._log.write_group(ranges, self._heap.copies(ranges) if copied else b"")
+        self.waiting_bytes = 0
         self._groups += 1
-        self._releases.close_group(self._log.next_fact)
+        if self._releases.some:
+            self._releases.close_group(self._log.next_fact)
 
     def _captured(self, *, copied: bool = False) -> Sync:
         made = self._heap.names_made
@@ -294,9 +296,10 @@ class Store:
 
         While one is under way only the second counts; then wait for it to end.
         """
-        if self._log.pending and not self._log.fits(self._heap.dirty_files):
+        log, checkpoints = self._log, self._checkpoints
+        if log.pending and not log.fits(len(self._heap.dirty)):
             return True
-        return self._checkpoints.is_due
+        return log.head >= checkpoints.due_at and not checkpoints.under_way
 
     def begin_checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> Checkpoint | None:
         """A checkpoint of the owner's state, as of the facts appended so far; None if one runs.
@@ -309,8 +312,9 @@ class Store:
             return None
         self._health.check()
         draft = self._checkpoints.draft(snapshots)
-        if self._log.pending and self._log.fits(self._heap.dirty_files):
-            self._write_group(self._heap.dirty_ranges(), lone=False)
+        if self._log.pending and self._log.fits(len(self._heap.dirty)):
+            ranges = self._heap.dirty_ranges()
+            self._write_group(ranges, copied=self._checkpoints.leave_copies(ranges, lone=False))
         # A start behind it does not read the copies before it.
         return self._checkpoints.begin(draft, self._captured(copied=True))
 

@@ -21,7 +21,7 @@ from dray.store.decisions import LOG_NAME
 from dray.store.heap.heap import file_name
 from dray.store.heap.maps import MAP_NAMES
 from dray.store.log.checkpoint import TRANSACTIONS, examine
-from dray.store.log.group import Group, encode, framed
+from dray.store.log.group import Group, encode, length_before
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.reading import ReadOnlyDisk
 from tests.inspection import look_into
@@ -161,7 +161,7 @@ def test_a_group_that_is_there_in_part_is_in_doubt_and_no_damage(path: Path, cap
         offline.load()
         chain, capacity = offline.chain, offline.capacity
     begun = Group(chain.end, chain.end, chain.next_fact, capacity, chain.epoch, 1, 0, length=0)
-    image = encode(begun, (), framed(b"fact" * 200))
+    image = encode(begun, (), length_before(800) + b"fact" * 200)
     with (path / "storage" / LOG_NAME).open("r+b") as log:
         log.seek(chain.end % capacity)
         log.write(image[:512])

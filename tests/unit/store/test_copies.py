@@ -211,12 +211,23 @@ def test_payload_that_cannot_be_read_back_is_synced_instead(disk, store, ledger,
     def refuse(*_):
         raise StoreCorrupt("unreadable", event=2083, file=HEAP)
 
-    ledger.put(store, 2, b"second" * 100)
+    for key in (2, 3):
+        ledger.put(store, key, b"second" * 100)
     ledger.end_turn(store)
     syncs = disk.syncs
     monkeypatch.setattr("dray.store.heap.heap.Heap.read", refuse)
     store.sync()
     assert disk.syncs - syncs == 2
+
+
+def test_a_lone_message_is_copied_without_reading_it_back(disk, store, ledger, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("dray.store.heap.heap.Heap.read", None)
+        for key in (2, 3, 4):
+            put(store, ledger, key, b"%d" % key * 100)
+    again = Ledger()
+    small_store(lose(disk, ledger, 2, 3, 4)).recover(again.load)
+    assert again.state() == ledger.state()
 
 
 def test_a_copy_makes_those_void_that_lay_there_before():

@@ -14,15 +14,21 @@ from dray.store.log.group import (
     decode_header,
     encode,
     facts_of,
-    framed,
     group_bytes,
     intact,
+    length_before,
     ranges_of,
 )
 
 GROUP = Group(
     lsn=1024, watermark=512, first_fact=7, capacity=1 << 20, epoch=3, facts=2, ranges=0, length=0
 )
+
+
+def framed(fact: bytes) -> bytes:
+    return length_before(len(fact)) + fact
+
+
 RANGES = [DirtyRange(1, 0, 100), DirtyRange(9, 50, 4_000_000)]
 IMAGE = encode(GROUP, RANGES, framed(b"one") + framed(b""))
 

@@ -177,7 +177,7 @@ def test_dirty_ranges_are_what_no_ended_sync_covered(heap):
     assert heap.dirty_ranges() == [DirtyRange(1, 100, 150)]
     synced(heap)
     assert heap.dirty_ranges() == []
-    assert heap.dirty_files == 0
+    assert not heap.dirty
     heap.place(bytes(5))
     assert heap.dirty_ranges() == [DirtyRange(1, 150, 155)]
 

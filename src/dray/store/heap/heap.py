@@ -42,12 +42,7 @@ from dray.store.heap.heap_file import (
     short_file,
 )
 from dray.store.heap.heap_pool import HeapPool
-from dray.store.kinds import (
-    Kind,
-    express_files,
-    file_name,
-    numbers_of,
-)
+from dray.store.kinds import Kind, express_files, file_name, numbers_of
 from dray.store.limits import (
     EXPRESS_BYTES,
     FLUSH_SHARE,
@@ -78,7 +73,8 @@ class Heap:
         self._files: dict[int, HeapFile] = {}
         self._pools = {kind: HeapPool(kind) for kind in Kind}
         self._handed_out = 0
-        self._dirty: dict[int, HeapFile] = {}
+        self.dirty: dict[int, HeapFile] = {}
+        """Files with bytes that no ended sync covers; a group names at most so many ranges."""
         self._descriptors = Descriptors(disk, lambda capture: self.captured([capture]))
         # Express files in memory, the oldest first, and what they take.
         self._in_memory: OrderedDict[int, HeapFile] = OrderedDict()
@@ -103,12 +99,18 @@ class Heap:
     def empty_files(self) -> int:
         """Recoverable heap files that the next record may fill: those to recycle, and open ones."""
         pool = self._pools[Kind.RECOVERABLE]
-        return len(pool.free) + [each.position for each in pool.open].count(0)
+        empty = len(pool.free)
+        for each in pool.open:
+            empty += not each.position
+        return empty
 
     @property
     def surplus_files(self) -> int:
         """Empty files beyond those that are kept for recycling."""
-        return sum(max(0, len(each.free) - HEAP_FREE_FILES) for each in self._pools.values())
+        surplus = 0
+        for each in self._pools.values():
+            surplus += max(0, len(each.free) - HEAP_FREE_FILES)
+        return surplus
 
     def trim(self, most: int) -> None:
         """Give up to `most` surplus files back to the file system, of each kind the last."""
@@ -181,7 +183,7 @@ class Heap:
             heap_file.write(self._file(heap_file), data)
         extent = heap_file.written(length)
         if heap_file.writes > heap_file.synced:
-            self._dirty[heap_file.number] = heap_file
+            self.dirty[heap_file.number] = heap_file
         self.live_bytes += length
         self.bytes_written += length
         return extent
@@ -208,7 +210,7 @@ class Heap:
         if heap_file.position:
             self._reuse_if_empty(heap_file)
 
-    def read(self, extent: Extent, offset: int, length: int | None) -> bytes:
+    def read(self, extent: Extent, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes of `extent`, or `length` of them from `offset`. Raises StoreCorrupt."""
         rest = extent.length - offset
         image = bytearray(rest if length is None else min(length, rest))
@@ -283,24 +285,32 @@ class Heap:
 
     def dirty_ranges(self) -> list[DirtyRange]:
         """Everything that no ended sync and no copy in the log covers, by file."""
-        return [each.uncovered for each in self._dirty.values() if each.is_uncovered]
+        ranges = []
+        for each in self.dirty.values():
+            start = max(each.dirty_from, each.copied_to)
+            if start < each.position:
+                ranges.append(DirtyRange(each.number, start, each.position))
+        return ranges
 
     def copies(self, ranges: Sequence[DirtyRange]) -> bytes:
         """The bytes of dirty ranges for the log, which cover them from now on.
 
         None if they cannot be read, or a file's name or size may be lost, which no copy mends.
         """
-        settled = all(self._files[each.file].settled for each in ranges)
-        if self.names_made > self.names_synced or not settled:
+        if self.names_made > self.names_synced:
             return b""
-        try:
-            extents = [Extent(file, start, stop - start) for file, start, stop in ranges]
-            copies = [self.read(each, 0, None) for each in extents]
-        except StoreCorrupt:
-            # Then the sync of that file decides whether the disk has them.
-            return b""
+        copies = []
+        for number, start, stop in ranges:
+            heap_file = self._files[number]
+            if not heap_file.settled:
+                return b""
+            try:
+                copies.append(heap_file.newest or self.read(Extent(number, start, stop - start)))
+            except StoreCorrupt:
+                # Then the sync of that file decides whether the disk has them.
+                return b""
         for each in ranges:
-            self._files[each.file].copied_to = each.stop
+            self._files[each.file].copied(each.stop)
         return copies[0] if len(copies) == 1 else b"".join(copies)
 
     @property
@@ -308,15 +318,13 @@ class Heap:
         """How many bytes those are."""
         return sum(each.stop - each.start for each in self.dirty_ranges())
 
-    @property
-    def dirty_files(self) -> int:
-        """How many ranges `dirty_ranges` gives at most."""
-        return len(self._dirty)
-
     def capture(self, *, copied: bool = False) -> list[Capture]:
         """The files that a sync must flush, for `captured`; with `copied` those the log has too."""
-        dirty = [each for each in self._dirty.values() if copied or each.is_uncovered]
-        return [each.capture(self._file(each)) for each in dirty]
+        captures = []
+        for each in self.dirty.values():
+            if copied or max(each.dirty_from, each.copied_to) < each.position:
+                captures.append(each.capture(self._file(each)))  # noqa: PERF401 - no call for none
+        return captures
 
     def captured(self, captures: Iterable[Capture]) -> None:
         """The sync of `captures` has ended well."""
@@ -324,7 +332,7 @@ class Heap:
             heap_file = capture.heap_file
             heap_file.captured_is_durable(capture)
             if heap_file.writes <= heap_file.synced:
-                self._dirty.pop(heap_file.number, None)
+                self.dirty.pop(heap_file.number, None)
 
     def hand_out(self) -> list[Capture]:
         """Files of which much is not durable, or which take no more, until they are handed back."""
@@ -332,7 +340,7 @@ class Heap:
         least = self.file_bytes // FLUSH_SHARE
         worth = [
             each
-            for each in self._dirty.values()
+            for each in self.dirty.values()
             if not each.handed and each.uncovered_bytes >= (least if each.open else 1)
         ][:room]
         for heap_file in worth:
@@ -366,22 +374,20 @@ class Heap:
         tightest = pool.tightest(length, self.file_bytes)
         if tightest is not None:
             return tightest
-        heap_file = self._recycled(pool) or self._made(pool)
+        heap_file = self._files[heapq.heappop(pool.free)] if pool.free else self._made(pool)
         if len(pool.open) == HEAP_OPEN_FILES:
-            self._shut(pool, max(pool.open, key=lambda each: each.position))
+            fullest = max(pool.open, key=lambda each: each.position)
+            pool.open.remove(fullest)
+            fullest.open = False
+            self._reuse_if_empty(fullest)
         heap_file.open = True
         pool.open.append(heap_file)
         return heap_file
 
-    def _shut(self, pool: HeapPool, heap_file: HeapFile) -> None:
-        pool.open.remove(heap_file)
-        heap_file.open = False
-        self._reuse_if_empty(heap_file)
-
     def _reuse_if_empty(self, heap_file: HeapFile) -> None:
         if heap_file.live or heap_file.readers:
             return
-        self._dirty.pop(heap_file.number, None)
+        self.dirty.pop(heap_file.number, None)
         was_lost = heap_file.lost
         if heap_file.kind is Kind.EXPRESS:
             self._forget_express(heap_file)
@@ -392,11 +398,6 @@ class Heap:
             del self._files[heap_file.number], self._in_memory[heap_file.number]
         elif not heap_file.open:
             heapq.heappush(self._pools[heap_file.kind].free, heap_file.number)
-
-    def _recycled(self, pool: HeapPool) -> HeapFile | None:
-        if not pool.free:
-            return None
-        return self._files[heapq.heappop(pool.free)]
 
     def _made(self, pool: HeapPool) -> HeapFile:
         heap_file = HeapFile(pool.new_number())

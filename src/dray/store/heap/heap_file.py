@@ -20,9 +20,9 @@ from dray.store.kinds import Kind, file_name, kind_of
 from dray.store.limits import (
     BEGIN_BYTES_MIN,
     BLOCK_BYTES,
+    COPIED_BYTES_LITTLE,
     WRITE_PIECE_BYTES,
 )
-from dray.store.log.group import DirtyRange
 
 
 class Extent(NamedTuple):
@@ -169,6 +169,7 @@ class HeapFile:
         "live",
         "lost",
         "memory",
+        "newest",
         "number",
         "open",
         "pins",
@@ -196,6 +197,8 @@ class HeapFile:
         self.dirty_from = 0
         self.copied_to = 0
         """Bytes below are durable, or the log has copies of them."""
+        self.newest = b""
+        """The uncovered bytes, if they are few and one write: they need not be read back."""
         self.settled = False
         """Whether its name and its size are durable for certain."""
         # How often it was rewound; positions of different eras cannot be compared.
@@ -213,19 +216,9 @@ class HeapFile:
         return self.writes > self.synced
 
     @property
-    def is_uncovered(self) -> bool:
-        """Whether it has bytes that no ended sync covers and the log has no copies of."""
-        return self.uncovered_bytes > 0
-
-    @property
     def uncovered_bytes(self) -> int:
-        """How many bytes those are."""
+        """How many bytes it has that no ended sync covers and the log has no copies of."""
         return self.position - max(self.dirty_from, self.copied_to)
-
-    @property
-    def uncovered(self) -> DirtyRange:
-        """Where these bytes lie."""
-        return DirtyRange(self.number, max(self.dirty_from, self.copied_to), self.position)
 
     def write(self, file: File, data: ReadableBuffer) -> None:
         """Write `data` at its position in `file`."""
@@ -234,6 +227,8 @@ class HeapFile:
             file.write(data, self.position)
         else:
             _write_begun(file, memoryview(data), self.position)
+        is_all = self.position == max(self.dirty_from, self.copied_to)
+        self.newest = bytes(data) if is_all and length <= COPIED_BYTES_LITTLE else b""
 
     def written(self, length: int) -> Extent:
         """Note that `length` bytes were written at its position, and say where that is."""
@@ -266,16 +261,21 @@ class HeapFile:
         """A sync of `capture` has ended."""
         self.pins -= 1
         self.settled = True
+        self.newest = b""
         self.synced = max(self.synced, capture.writes)
         if self.writes <= self.synced:
             self.dirty_from = self.position
         elif capture.era == self.era:
             self.dirty_from = max(self.dirty_from, capture.position)
 
+    def copied(self, stop: int) -> None:
+        """The log has copies of all bytes up to `stop`."""
+        self.copied_to, self.newest = stop, b""
+
     def rewind(self) -> None:
         """Forget everything in it: nothing live is left, so nothing needs a sync either."""
         self.position = self.dirty_from = self.copied_to = 0
-        self.synced = self.writes
+        self.synced, self.newest = self.writes, b""
         self.era += 1
         self.lost = False
         self.blocks.clear()

@@ -18,6 +18,8 @@ class Releases:
     def __init__(self, heap: Heap) -> None:
         """Begin without any."""
         self._heap = heap
+        self.some = False
+        """Whether there are any."""
         self._released: list[Extent] = []
         """Since the last group."""
         self._leaving: deque[tuple[int, list[Extent]]] = deque()
@@ -30,6 +32,7 @@ class Releases:
             self._heap.free(extent)
         else:
             self._released.append(extent)
+            self.some = True
 
     def close_group(self, next_fact: int) -> None:
         """Everything added so far goes with the facts before `next_fact`."""
@@ -42,3 +45,4 @@ class Releases:
         while self._leaving and self._leaving[0][0] <= facts_durable:
             for extent in self._leaving.popleft()[1]:
                 self._heap.free(extent)
+        self.some = bool(self._leaving or self._released)

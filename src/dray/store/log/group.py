@@ -30,7 +30,7 @@ a reader of any age can tell a group of another age from damage.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -50,6 +50,8 @@ _WATERMARK: Final = struct.Struct("<Q")
 _WATERMARK_AT: Final = 16
 HEADER_BYTES: Final = _HEADER.size
 CRC_OFFSET: Final = HEADER_BYTES - 4
+length_before: Final[Callable[[int], bytes]] = _LENGTH.pack
+"""The bytes before a fact that say how long it is."""
 
 
 class DirtyRange(NamedTuple):
@@ -89,11 +91,6 @@ def group_bytes(facts_bytes: int, ranges: int, copied: int = 0) -> int:
     """Bytes a group takes in the log, `copied` of them copies of heap bytes."""
     length = HEADER_BYTES + ranges * _RANGE.size + copied + facts_bytes
     return -(-length // SECTOR_BYTES) * SECTOR_BYTES
-
-
-def framed(fact: bytes) -> bytes:
-    """A fact with its length before it."""
-    return _LENGTH.pack(len(fact)) + fact
 
 
 def encode(

@@ -47,9 +47,9 @@ from dray.store.log.group import (
     decode_header,
     encode,
     facts_of,
-    framed,
     group_bytes,
     intact,
+    length_before,
     ranges_of,
     watermark_at,
 )
@@ -298,12 +298,14 @@ class Log:
         """Facts since the store was made, with those not yet in a group."""
         return self.next_fact + self.pending
 
-    def append(self, fact: bytes) -> None:
-        """Put a fact behind the others that wait."""
-        self._pending += framed(fact)
+    def append(self, fact: bytes) -> int:
+        """Put a fact behind the others that wait; gives the bytes that they take."""
+        self._pending += length_before(len(fact))
+        self._pending += fact
         self.pending += 1
-        self.pending_bytes = len(self._pending)
+        self.pending_bytes = waiting = len(self._pending)
         self.stated_bytes += len(fact)
+        return waiting
 
     def fits(self, ranges: int, copied: int = 0) -> bool:
         """Whether the waiting facts, so many dirty ranges and bytes of copies find room now."""
@@ -315,7 +317,9 @@ class Log:
 
         Only if they are few; with `little`, very few.
         """
-        size = sum(each.stop - each.start for each in ranges)
+        size = 0
+        for _, start, stop in ranges:
+            size += stop - start
         most = self._copied_little if little else self._copied_most
         return 0 < size <= most and self.fits(len(ranges), size)
 
@@ -365,7 +369,8 @@ class Log:
             self.file.write(image if len(image) <= first else image[:first], offset)
             if len(image) > first:
                 self.file.write(image[first:], 0)
-            self._write_ahead(offset + len(image))
+            if offset + len(image) > self._used:
+                self._write_ahead(offset + len(image))
         except StoreFull as error:
             # The log was allocated whole; a file system that has no room for it now cannot be
             # trusted to have kept what was written before.
@@ -379,8 +384,7 @@ class Log:
 
         The bytes there never meant anything; see `LOG_AHEAD_SHARE` for their use.
         """
-        if stop > self._used:
-            zeros = min(self._ahead, max(0, self.capacity - stop))
-            if zeros:
-                self.file.write(bytes(zeros), stop)
-            self._used = min(stop + zeros, self.capacity)
+        zeros = min(self._ahead, max(0, self.capacity - stop))
+        if zeros:
+            self.file.write(bytes(zeros), stop)
+        self._used = min(stop + zeros, self.capacity)

@@ -20,7 +20,8 @@ class CheckpointSchedule:
 
     def __init__(self) -> None:
         """Begin before the store is open."""
-        self._due_at = 0
+        self.due_at = 0
+        """Where the log's head is when the next one is due."""
         # The part of the log's `stated_bytes` in the newest checkpoint and in the one under way.
         self._stated_in_newest = self._stated_in_next = 0
 
@@ -31,16 +32,16 @@ class CheckpointSchedule:
         """
         # No less than the facts that were followed beyond it.
         self._stated_in_newest = newest - log.head
-        self._due_at = 0 if wanted else self._after(newest, log)
-
-    def is_due(self, log: Log) -> bool:
-        """Whether the log has grown enough since the newest one, or since one was refused."""
-        return log.head >= self._due_at
+        self.due_at = 0 if wanted else self._after(newest, log)
 
     def growth(self, log: Log, fact_bytes: int) -> int:
         """How much larger the next one may be than the newest, with so many bytes of facts more."""
         stated = log.stated_bytes - self._stated_in_newest + fact_bytes
         return int(stated * STATE_PER_FACTS) + STATE_BESIDE_BYTES
+
+    def stated_until(self, room: int) -> int:
+        """How large the log's `stated_bytes` may be, so that the growth surely is within `room`."""
+        return self._stated_in_newest + int((room - STATE_BESIDE_BYTES) // STATE_PER_FACTS)
 
     def begun(self, log: Log) -> None:
         """One is under way; it contains the facts that are stated by now."""
@@ -49,11 +50,11 @@ class CheckpointSchedule:
     def written(self, newest: int, log: Log) -> None:
         """The one under way is durable, and is the one at `newest` now."""
         self._stated_in_newest = self._stated_in_next
-        self._due_at = self._after(newest, log)
+        self.due_at = self._after(newest, log)
 
     def refused(self, log: Log) -> None:
         """The disk had no room for the one under way; it is tried again after some more facts."""
-        self._due_at = log.head + log.capacity // LOG_RETRY_SHARE
+        self.due_at = log.head + log.capacity // LOG_RETRY_SHARE
 
     def _after(self, newest: int, log: Log) -> int:
         return newest + log.capacity // LOG_CHECKPOINT_SHARE

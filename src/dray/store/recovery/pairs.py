@@ -41,7 +41,7 @@ class Pairs:
         self._generation = 0
         self._newest: dict[Pair, Mark] = dict.fromkeys(PAIRS, ORIGIN)
         self._older: dict[Pair, Mark] = dict.fromkeys(PAIRS, ORIGIN)
-        self._room = 0
+        self.room = 0
         """Bytes of state that both files of MQTrans have room for already."""
 
     def open(self, found: Survey, replay: Replay) -> None:
@@ -65,7 +65,7 @@ class Pairs:
 
         Raises StoreFull if the disk has no room for it.
         """
-        if length <= self._room:
+        if length <= self.room:
             return
         try:
             self._extend(length + max(CHECKPOINT_BYTES, length // CHECKPOINT_AHEAD_SHARE))
@@ -75,7 +75,7 @@ class Pairs:
             self._measure()
 
     def _measure(self) -> None:
-        self._room = min(self._files[name].size() for name in TRANSACTIONS) - SECTOR_BYTES
+        self.room = min(self._files[name].size() for name in TRANSACTIONS) - SECTOR_BYTES
 
     def _extend(self, length: int) -> None:
         for name in TRANSACTIONS:
