@@ -78,6 +78,7 @@ from dray.wire.stream import Frame
 _log = logging.getLogger(__name__)
 
 
+_request_of: Callable[[tuple[int, Frame]], Request] = partial(tuple.__new__, Request)
 Load = Callable[[Store, ManagerConfig, float], Serving]
 
 
@@ -142,6 +143,8 @@ class Server:
         self._turns = Turns(
             loop, self._store, traced(self._manager), clock=clock, performer=self, backlog=backlog
         )
+        self.reads, self.has_read = self._turns.more_comes, self._turns.nothing_more
+        """Called before and after the input of a connection is passed on."""
         self._links = DialledLinks(
             self._around,
             self._manager.hello,
@@ -265,15 +268,7 @@ class Server:
             self._heard(connection)
         number = self._numbers.get(connection)
         if number is not None:
-            self._turns.deliver(Request(number, frame))
-
-    def reads(self) -> None:
-        """The input of a connection comes now."""
-        self._turns.more_comes()
-
-    def has_read(self) -> None:
-        """Nothing more comes from this connection in this pass."""
-        self._turns.nothing_more()
+            self._turns.deliver(_request_of((number, frame)))
 
     def frame_refused(self, connection: ServedConnection, error: ProtocolError) -> None:
         """Say what was wrong after all that was decided before, then end the session."""

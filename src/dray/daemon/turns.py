@@ -53,6 +53,7 @@ from dray.manager.events import (
     Request,
     SessionClosed,
 )
+from dray.store.limits import HEAP_FILE_BYTES
 from dray.store.store import Store
 from dray.wire.frames import failure
 
@@ -146,7 +147,7 @@ class Turns(Machine[ServiceState, Any, Any]):
         if self._stage is ServiceState.FAILED:
             return
         # Whenever one of the two holds, so much waits that it is overfull.
-        if self.overfull and (self._postponed or self._log_is_full):
+        if self.overfull and (self._postponed.line or self._log_is_full):
             self._postponed.add(event)
             self._pass.handle(DECIDED, 0.0)
             return
@@ -160,7 +161,7 @@ class Turns(Machine[ServiceState, Any, Any]):
     def _decide(self, event: Event) -> None:
         if isinstance(event, _FRAMES):
             self._syncs.gathered_bytes += len(event.frame.body)
-            self._flushing.came(len(event.frame.body))
+            self._flushing.bytes += len(event.frame.body)
         elif isinstance(event, LinkDown):
             event = event._replace(jitter=draw_jitter())
         elif isinstance(event, SessionClosed):
@@ -182,19 +183,30 @@ class Turns(Machine[ServiceState, Any, Any]):
 
     def follow(self, *effects: Effect) -> None:
         """Have these done after everything that came before."""
-        if self._postponed:
+        if self._postponed.line:
             self._postponed.add(Follow(effects))
         else:
             self._follow(effects)
 
     def _follow(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            self._gather(effect)
+            if isinstance(effect, _WITH_BODY) and effect.body:
+                effect = effect._replace(body=merged(effect.body))  # noqa: PLW2901 - as pinned
+                pin_all(self._store, effect.body)
+            if not isinstance(effect, Answer):
+                self._syncs.gathered.append(effect)
+            elif effect.held:
+                self._syncs.gathered.append(effect)
+                self._gathering.joined(effect.session, self._loop.time())
+            else:
+                self._at_once.append(effect)
         self._pass.handle(DECIDED, 0.0)
 
     def _take_up(self) -> None:
         """Decide about what came while the log was full."""
-        while self._postponed and not (self._stage is ServiceState.FAILED or self._log_is_full):
+        while self._postponed.line and not (
+            self._stage is ServiceState.FAILED or self._log_is_full
+        ):
             item = self._postponed.take()
             if isinstance(item, Follow):
                 self._follow(item.effects)
@@ -211,34 +223,26 @@ class Turns(Machine[ServiceState, Any, Any]):
         self._pass.handle(READING_ENDED, self._loop.time())
 
     def _is_lone(self, now: float) -> bool:
-        return self.called or self._gathering.is_lone(now)
+        return self.called or now <= self._gathering.alone_until
 
     def _tick(self) -> None:
         self.deliver(Tick())
-
-    def _gather(self, effect: Effect) -> None:
-        if isinstance(effect, _WITH_BODY) and effect.body:
-            effect = effect._replace(body=merged(effect.body))
-            pin_all(self._store, effect.body)
-        if isinstance(effect, Answer) and not effect.held:
-            self._at_once.append(effect)
-            return
-        self._syncs.gathered.append(effect)
-        if isinstance(effect, Answer):
-            self._gathering.joined(effect.session, self._loop.time())
 
     def _pass_ended(self) -> None:
         if self._at_once:
             at_once, self._at_once = self._at_once, []
             self._performer.perform(at_once)
         self._syncs.handle(PASS_ENDED, self._loop.time())
-        self._flushing.go_on()
+        if self._flushing.bytes >= HEAP_FILE_BYTES:
+            self._flushing.go_on()
         self._weigh()
         self._alarm.set(self._manager.deadline())
-        self._notice_log.write(self._manager.notices())
+        notices = self._manager.notices()
+        if notices:
+            self._notice_log.write(notices)
 
     def _group_written(self) -> None:
-        if self._postponed:
+        if self._postponed.line:
             self._loop.call_soon(self._take_up)
 
     def _room_made(self) -> None:
@@ -253,8 +257,8 @@ class Turns(Machine[ServiceState, Any, Any]):
             len(self._syncs.gathered) > GATHERED_EFFECTS_MAX
             or self._syncs.gathered_bytes > GATHERED_BYTES_MAX
             or self._store.waiting_bytes > self._group_bytes
-            or self._syncs.has_line
-            or bool(self._postponed)
+            or bool(self._syncs.line)
+            or bool(self._postponed.line)
         )
         if was != self.overfull:
             self._performer.reconsider()
@@ -297,7 +301,7 @@ class Turns(Machine[ServiceState, Any, Any]):
     async def drain(self) -> None:
         """Sync and release everything that was decided."""
         while self._stage is not ServiceState.FAILED and (
-            self._pass.is_open or self._postponed or not self._syncs.are_done
+            self._pass.is_open or self._postponed.line or not self._syncs.are_done
         ):
             await self._syncs.come_back()
             for worker in (*self._syncs.workers, self._keeper):

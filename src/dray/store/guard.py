@@ -62,7 +62,8 @@ class GuardedFile:
 
     def sync(self) -> None:
         """Make durable, once. Raises StorePoisoned."""
-        self._health.check()
+        if self._health.failure is not None:
+            self._health.check()
         try:
             self._inner.sync()
         except StorePoisoned as error:

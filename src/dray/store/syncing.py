@@ -34,6 +34,7 @@ class Sync:
         self._queue_files = queue_files
         self.captures = captures
         self.reached = reached
+        self._has_heap_half = bool(captures) or reached.new_names
         self.heap_bytes = 0
         """How many heap bytes this makes durable."""
         for each in captures:
@@ -47,8 +48,9 @@ class Sync:
         """
         if self.captures:
             self._log.begin_writing()
-        for half in self.halves():
-            half()
+        if self._has_heap_half:
+            self._sync_heap()
+        self._sync_log()
         self.done = True
 
     def halves(self) -> list[Callable[[], None]]:
@@ -56,8 +58,7 @@ class Sync:
 
         The runner sets `done` when all calls have returned. Each raises StorePoisoned.
         """
-        heap = [self._sync_heap] if self.captures or self.reached.new_names else []
-        return [*heap, self._sync_log]
+        return [self._sync_heap, self._sync_log] if self._has_heap_half else [self._sync_log]
 
     def _sync_log(self) -> None:
         self._log.sync()

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import NamedTuple, cast
 
 import msgspec
@@ -290,6 +292,9 @@ class FrameHeader(NamedTuple):
     crc: int
 
 
+_header_of: Callable[[tuple[int, ...]], FrameHeader] = partial(tuple.__new__, FrameHeader)
+
+
 def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
     """Everything of a frame but its body, which the caller sends right after.
 
@@ -354,7 +359,7 @@ def read_frame_header(view: bytes | bytearray | memoryview, at: int = 0) -> Fram
         raise ProtocolError(f"there is no frame of type {kind}")
     if head_bytes > head_bytes_max or body_bytes > FRAME_BODY_BYTES_MAX:
         raise ProtocolError("a frame is longer than the limit")
-    return FrameHeader(kind, request_id, head_bytes, body_bytes, crc)
+    return _header_of((kind, request_id, head_bytes, body_bytes, crc))
 
 
 def check_expected(header: FrameHeader, expected: AbstractSet[int] | None) -> None:

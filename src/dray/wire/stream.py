@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import NamedTuple
 
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -50,6 +51,9 @@ class Frame(NamedTuple):
     head: Head
     request_id: int
     body: memoryview
+
+
+_frame_of: Callable[[tuple[Head, int, memoryview]], Frame] = partial(tuple.__new__, Frame)
 
 
 def _always(_: int) -> bool:
@@ -170,7 +174,7 @@ class FrameStream:
                 break
             head = self._decode(header, view[start:body_at])
             body = memoryview(bytearray(view[body_at:stop])) if body_bytes else _EMPTY
-            frames.append(Frame(head, request_id, body))
+            frames.append(_frame_of((head, request_id, body)))
             self._start = start = stop
         return frames
 
@@ -219,7 +223,8 @@ class FrameStream:
         return header, head
 
     def _decode(self, header: FrameHeader, encoded: memoryview) -> Head:
-        check_expected(header, self._expected)
+        if self._expected is not None:
+            check_expected(header, self._expected)
         head = decode_head(header, encoded, lenient=self._lenient)
         self._expected = self._then
         return head

@@ -154,7 +154,7 @@ def test_large_bodies_stay_outside_while_the_disk_stands_still_and_small_ones_co
         assert placed * len(BODY) <= BACKLOG_BYTES_MIN + FRAME_BODY_BYTES_MAX
         sender = Thread(target=client.say, args=(frames.Send(0, 1, [], []), 0, BODY))
         sender.start()
-        wait_until(lambda: backlog_of(echo)._waiting)
+        wait_until(lambda: backlog_of(echo).waiting)
         for number in range(100):
             part = frames.ReadPart(0, 0, 0, 1)
             assert other.ask(part, number).request_id == number
@@ -181,7 +181,7 @@ def test_no_file_is_fetched_from_while_the_disk_stands_still(echo, tmp_path, wai
     with echo.client() as client, echo.client() as lender, path.open("rb") as file:
         placed = fill(echo, client, wait_until)
         lender.lend(file_frames.SendFile(0, 1, len(BODY), 0, 0), file.fileno(), request_id=5)
-        wait_until(lambda: backlog_of(echo)._waiting)
+        wait_until(lambda: backlog_of(echo).waiting)
         assert len(echo.manager.records) == placed
         echo.gate.open.set()
         assert lender.hear().request_id == 5

@@ -44,7 +44,7 @@ class FlushingDriver:
 
     def comes(self, size):
         self.store.place(BODY[:size], Kind.RECOVERABLE)
-        self.flushing.came(size)
+        self.flushing.bytes += size
         self.flushing.go_on()
 
 

@@ -111,23 +111,23 @@ def test_small_turns_by_chance_do_not_make_all_turns_small(busy):
 
 def test_a_session_is_lone_when_the_last_turns_were_all_its_own():
     gathering = Gathering()
-    assert not gathering.is_lone(0.0)
+    assert gathering.alone_until < 0.0
     turn(gathering, range(1), 0.0)
-    assert gathering.is_lone(STALE_TURN_S)
-    assert not gathering.is_lone(1.01 * STALE_TURN_S)
+    assert gathering.alone_until >= STALE_TURN_S
+    assert gathering.alone_until < 1.01 * STALE_TURN_S
 
 
 def test_a_session_that_only_reads_is_lone_too_and_is_no_longer_when_another_comes():
     gathering = Gathering()
     gathering.joined(1, 0.0)
     gathering.dismissed(0.0)
-    assert gathering.is_lone(STALE_TURN_S)
+    assert gathering.alone_until >= STALE_TURN_S
     gathering.dismissed(1.0)
-    assert not gathering.is_lone(1.0)
+    assert gathering.alone_until < 1.0
     for session in (1, 2):
         gathering.joined(session, 1.0)
         gathering.dismissed(1.0)
-    assert not gathering.is_lone(1.0)
+    assert gathering.alone_until < 1.0
 
 
 def test_a_session_is_lone_again_when_the_turns_of_others_are_over():
@@ -135,9 +135,9 @@ def test_a_session_is_lone_again_when_the_turns_of_others_are_over():
     turn(gathering, range(2), 0.0)
     for _ in range(GATHER_TURNS - 1):
         turn(gathering, range(1), 0.0)
-        assert not gathering.is_lone(0.0)
+        assert gathering.alone_until < 0.0
     turn(gathering, range(1), 0.0)
-    assert gathering.is_lone(0.0)
+    assert gathering.alone_until >= 0.0
 
 
 def syncs_until_trusted(pace: SyncPace, seconds: float) -> int:

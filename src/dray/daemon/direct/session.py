@@ -85,7 +85,7 @@ class DirectSession:
         """Whether a frame has to wait; then `room` is set when it may be tried again."""
         lent = self._lent
         if (
-            (lent is not None and (lent.full if frame.head.with_file else lent.busy))
+            (lent is not None and bool(lent.full if frame.head.with_file else lent.line))
             or self._owner.overfull
             or (
                 len(frame.body) > INTAKE_SMALL_BYTES_MAX

@@ -83,9 +83,14 @@ class LentFiles:
         self._settled = settled
         self._end = end
         self._unclaimed: deque[int] = deque()
-        self._line: deque[_InLine] = deque()
-        self._targets: dict[int, int] = {}
-        self._held = 0
+        self.line: deque[_InLine] = deque()
+        """Frames that wait for their turn."""
+        self.targets: dict[int, int] = {}
+        """By request, the file that its answer is to fill."""
+        self.held = 0
+        """How many files are held."""
+        self.is_doubtful = False
+        """Whether `check_claimed` has something to look at."""
         self._others_in_line = 0
         self._closed = False
 
@@ -96,16 +101,11 @@ class LentFiles:
         While a file waits for the rest of its frame the connection is read: nothing else would free
         the file, or tell that the other end has hung up.
         """
-        if not self._others_in_line and (self._unclaimed or not self._held):
+        if not self._others_in_line and (self._unclaimed or not self.held):
             return False
         crowded = self._copier.files_lent >= FILES_LENT_MANY
         # The others in line are in memory, so only frames that were read already may stand there.
-        return self._held >= (1 if crowded else FILES_PER_SESSION) or self._others_in_line > 0
-
-    @property
-    def busy(self) -> bool:
-        """Whether frames wait in line."""
-        return bool(self._line)
+        return self.held >= (1 if crowded else FILES_PER_SESSION) or self._others_in_line > 0
 
     def receive(self, sock: socket.socket, buffer: memoryview) -> int:
         """Read from the socket as `recv_into` does; descriptors that come along are kept.
@@ -119,10 +119,11 @@ class LentFiles:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 came = array.array("i", data)
                 self._unclaimed.extend(came)
+                self.is_doubtful = True
                 self._count(len(came))
         if flags & _WERE_MORE:
             raise ProtocolError("a frame came with more than one file")
-        if self._copier.lent_by[self._place] > FILES_PER_CALLER_MAX:
+        if self._copier.lent_by.get(self._place, 0) > FILES_PER_CALLER_MAX:
             raise ProtocolError(
                 f"a caller lends at most {FILES_PER_CALLER_MAX} files on all its connections"
             )
@@ -131,17 +132,17 @@ class LentFiles:
     def take(self, frame: Frame) -> None:
         """Pass a frame on, in its turn. Raises `ProtocolError` for one without its file."""
         if not frame.head.with_file:
-            self._line.append(_InLine(frame))
+            self.line.append(_InLine(frame))
             self._others_in_line += 1
         elif not self._unclaimed:
             raise ProtocolError(f"{type(frame.head).__name__} came without its file")
         elif isinstance(frame.head, SendFile):
             self._fetch(frame, frame.head)
         else:
-            if frame.request_id in self._targets or not frame.request_id:
+            if frame.request_id in self.targets or not frame.request_id:
                 raise ProtocolError("two requests have the same number")
-            self._targets[frame.request_id] = self._unclaimed.popleft()
-            self._line.append(_InLine(frame))
+            self.targets[frame.request_id] = self._unclaimed.popleft()
+            self.line.append(_InLine(frame))
         self._advance()
 
     def check_claimed(self) -> None:
@@ -153,10 +154,12 @@ class LentFiles:
             self._copier.unclaimed.came(self)
         else:
             self._copier.unclaimed.claimed(self)
+            self.is_doubtful = False
 
     def lend(self, descriptor: int) -> None:
         """Take the descriptor of the next frame from a caller in this process."""
         self._unclaimed.append(descriptor)
+        self.is_doubtful = True
         self._count(1)
 
     def copy(
@@ -172,7 +175,7 @@ class LentFiles:
 
         `told` gets the error, or None with what of the extent is not for the file.
         """
-        target = self._targets.pop(request_id, None)
+        target = self.targets.pop(request_id, None)
         if target is None:
             # Only a connection that has ended lent no file with a request of this kind.
             heap.unpin(extent.file)
@@ -200,7 +203,7 @@ class LentFiles:
 
     def answered(self, request_id: int) -> None:
         """A request was answered without a copy: its file, if it lent one, is closed."""
-        target = self._targets.pop(request_id, None)
+        target = self.targets.pop(request_id, None)
         if target is not None:
             os.close(target)
             self._count(-1)
@@ -209,15 +212,16 @@ class LentFiles:
         """Close all that no thread is at work with; nothing is passed on any more."""
         self._closed = True
         self._copier.unclaimed.claimed(self)
-        for descriptor in (*self._unclaimed, *self._targets.values()):
+        for descriptor in (*self._unclaimed, *self.targets.values()):
             os.close(descriptor)
             self._count(-1)
         self._unclaimed.clear()
-        self._targets.clear()
+        self.targets.clear()
 
     def give_up(self, reason: str) -> None:
         """End the connection, unless its other frames keep it from being read."""
         if self._others_in_line:
+            self.is_doubtful = True
             self._copier.unclaimed.came(self)
         else:
             self._end(reason)
@@ -230,7 +234,7 @@ class LentFiles:
             raise ProtocolError("an offset is beyond the end of a lent file")
         entry = _InLine(frame)
         entry.ready = False
-        self._line.append(entry)
+        self.line.append(entry)
         piece = FileRegion(self._unclaimed.popleft(), head.offset, length)
         self._copier.fetch(piece, bytes(frame.body), partial(self._fetched, entry))
 
@@ -242,7 +246,7 @@ class LentFiles:
         self._settled()
 
     def _count(self, more: int) -> None:
-        self._held += more
+        self.held += more
         self._copier.files_lent += more
         if self._place:
             lent_by = self._copier.lent_by
@@ -251,8 +255,8 @@ class LentFiles:
                 del lent_by[self._place]
 
     def _advance(self) -> None:
-        while self._line and self._line[0].ready:
-            entry = self._line.popleft()
+        while self.line and self.line[0].ready:
+            entry = self.line.popleft()
             self._others_in_line -= not entry.frame.head.with_file
             if not self._closed:
                 self._pass_on(entry.frame)

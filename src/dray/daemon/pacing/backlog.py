@@ -38,7 +38,8 @@ class DiskBacklog:
         """Ask `unsynced_bytes` of the store; tell those who waited through `call_soon`."""
         self._unsynced_bytes = unsynced_bytes
         self._call_soon = call_soon
-        self._waiting: dict[Told, None] = {}
+        self.waiting: dict[Told, None] = {}
+        """Sessions to be told when there is room."""
         self._bytes = self._seconds = 0.0
         self._lifted = False
         self.bound = BACKLOG_BYTES_MIN
@@ -52,13 +53,13 @@ class DiskBacklog:
     def admits(self, told: Told) -> bool:
         """Whether a large body may come in; if not, `told` is called when it may be asked again."""
         if self.is_full:
-            self._waiting[told] = None
+            self.waiting[told] = None
             return False
         return True
 
     def forget(self, told: Told) -> None:
         """The session to be told has gone."""
-        self._waiting.pop(told, None)
+        self.waiting.pop(told, None)
 
     def took(self, size: int, seconds: float) -> None:
         """Learn from a flush of `size` bytes how fast the disk is."""
@@ -72,8 +73,8 @@ class DiskBacklog:
 
     def shrank(self) -> None:
         """A sync has ended: go on with those who wait, if it was enough."""
-        if self._waiting and not self.is_full:
-            waiting, self._waiting = self._waiting, {}
+        if self.waiting and not self.is_full:
+            waiting, self.waiting = self.waiting, {}
             for told in waiting:
                 # Not at once: this is the middle of a turn, and what comes in begins another.
                 self._call_soon(told)

@@ -48,16 +48,13 @@ class Flushing:
         self._worker = worker
         self._time = time
         self._failed = failed
-        self._bytes = 0
+        self.bytes = 0
+        """Payload that came since the last flush began."""
         self._under_way = self._over = False
-
-    def came(self, size: int) -> None:
-        """Count bytes of payload."""
-        self._bytes += size
 
     def go_on(self) -> None:
         """Begin a flush, if enough has come and none is under way."""
-        if self._bytes >= HEAP_FILE_BYTES:
+        if self.bytes >= HEAP_FILE_BYTES:
             self._begin()
 
     def give_up(self) -> None:
@@ -68,7 +65,7 @@ class Flushing:
         if self._under_way or self._over:
             return
         files = self._store.flush_hint()
-        self._bytes = 0
+        self.bytes = 0
         if files:
             self._under_way = True
             flush = Flush(files, self._store.handed_out_bytes, self._time)
@@ -83,6 +80,6 @@ class Flushing:
         self._under_way = False
         self._store.flushed(flush.files)
         self._backlog.took(flush.size, flush.seconds)
-        if self._bytes >= HEAP_FILE_BYTES or self._backlog.is_full:
+        if self.bytes >= HEAP_FILE_BYTES or self._backlog.is_full:
             self._begin()
         self._backlog.shrank()

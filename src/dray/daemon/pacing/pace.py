@@ -43,11 +43,8 @@ class Gathering:
         self._turns: deque[set[int]] = deque(maxlen=GATHER_TURNS)
         self._last_turn = float("-inf")
         self._lately: deque[set[int]] = deque(maxlen=GATHER_TURNS)
-        self._alone_until = float("-inf")
-
-    def is_lone(self, now: float) -> bool:
-        """Whether the last turns, with a sync or without, were all of one session, a moment ago."""
-        return now <= self._alone_until
+        self.alone_until = float("-inf")
+        """Until then the last turns, with a sync or without, were all of one session."""
 
     def joined(self, session: int, now: float) -> None:
         """Note that a session waits for the next sync."""
@@ -84,7 +81,7 @@ class Gathering:
     def _took_leave(self, now: float) -> None:
         self._lately.append(self._here)
         alone = len(set().union(*self._lately)) == 1
-        self._alone_until = now + STALE_TURN_S if alone else float("-inf")
+        self.alone_until = now + STALE_TURN_S if alone else float("-inf")
         self._here = set()
 
 

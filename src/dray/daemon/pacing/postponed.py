@@ -35,12 +35,13 @@ class Postponed:
 
     def __init__(self) -> None:
         """Begin with nobody in it."""
-        self._line: deque[Item] = deque()
+        self.line: deque[Item] = deque()
+        """Events and effects that stand in it."""
         self._ticks = 0
 
     def __len__(self) -> int:
         """How many stand in line."""
-        return len(self._line)
+        return len(self.line)
 
     def add(self, item: Item) -> None:
         """Put it behind the others; its body is copied, for its memory is used again at once.
@@ -53,18 +54,18 @@ class Postponed:
             self._ticks += 1
         elif isinstance(item, Request | LinkFrame):
             item = item._replace(frame=_on_its_own(item.frame))
-        self._line.append(item)
+        self.line.append(item)
 
     def take(self) -> Item:
         """The first of them."""
-        item = self._line.popleft()
+        item = self.line.popleft()
         if isinstance(item, Tick):
             self._ticks -= 1
         return item
 
     def give_up(self) -> Iterator[Request]:
         """Empty the line, for nothing will be decided any more; the requests that were in it."""
-        line, self._line = self._line, deque()
+        line, self.line = self.line, deque()
         return (item for item in line if isinstance(item, Request))
 
 

@@ -79,6 +79,8 @@ class _Turn(NamedTuple):
 
     sync: Sync
     effects: list[Effect]
+    is_lone: bool
+    """Whether one answer is all that waits."""
 
 
 class Syncs(Machine[SyncState, Any, Any]):
@@ -115,7 +117,8 @@ class Syncs(Machine[SyncState, Any, Any]):
         self.gathered: list[Effect] = []
         """Effects that wait for the next group."""
         self.gathered_bytes = 0
-        self._line: deque[_Turn] = deque()
+        self.line: deque[_Turn] = deque()
+        """Groups that wait for the sync under way."""
         self._running: _Turn | None = None
         self._began_at = 0.0
         self._pace = SyncPace()
@@ -128,11 +131,6 @@ class Syncs(Machine[SyncState, Any, Any]):
         self._come_back: asyncio.Future[None] | None = None
         self._wait: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
-
-    @property
-    def has_line(self) -> bool:
-        """Whether a group waits for the sync under way."""
-        return bool(self._line)
 
     @property
     def are_done(self) -> bool:
@@ -150,10 +148,10 @@ class Syncs(Machine[SyncState, Any, Any]):
         """Begin no other sync; the effects that will never be released, in order."""
         self.handle(GivenUp(), 0.0)
         turns = [self._running] if self._running else []
-        waiting = [effect for turn in (*turns, *self._line) for effect in turn.effects]
+        waiting = [effect for turn in (*turns, *self.line) for effect in turn.effects]
         waiting += self.gathered
         self._running, self.gathered, self.offered = None, [], None
-        self._line.clear()
+        self.line.clear()
         return waiting
 
     # ------------------------------------------------------------------------------ conditions
@@ -164,7 +162,7 @@ class Syncs(Machine[SyncState, Any, Any]):
 
     def has_one_in_line(self, _event: object, _now: float) -> bool:
         """A group was written during the last sync."""
-        return bool(self._line)
+        return bool(self.line)
 
     def has_nothing_gathered(self, _event: object, _now: float) -> bool:
         """No effect waits for the next group."""
@@ -184,8 +182,9 @@ class Syncs(Machine[SyncState, Any, Any]):
             self._wait = None
         if self._store.checkpoint_due:
             self._checkpoints.due()
+        lone = len(self.gathered) == 1 and isinstance(self.gathered[0], Answer)
         try:
-            sync = self._store.begin_sync(lone=_is_lone(self.gathered))
+            sync = self._store.begin_sync(lone=lone)
         except StoreFull:
             # The checkpoint that is under way makes room; RoomMade comes here again.
             return []
@@ -199,12 +198,12 @@ class Syncs(Machine[SyncState, Any, Any]):
             self._performer.perform(effects)
             return []
         self.gathering.began(now)
-        self._line.append(_Turn(sync, effects))
+        self.line.append(_Turn(sync, effects, lone))
         return self.handle(_WRITTEN, now)
 
     def start(self, _event: object, now: float) -> list[Any]:
         """Run the first sync in line, here or in the workers; then Synced."""
-        turn = self._running = self._line.popleft()
+        turn = self._running = self.line.popleft()
         self._began_at = now
         if self.caller_syncs:
             self.offered = turn.sync
@@ -230,7 +229,8 @@ class Syncs(Machine[SyncState, Any, Any]):
             self._failed(error)
             return []
         self._running = None
-        self._backlog.shrank()
+        if self._backlog.waiting:
+            self._backlog.shrank()
         self._performer.perform(turn.effects)
         return self.handle(_RELEASED, now)
 
@@ -303,8 +303,7 @@ class Syncs(Machine[SyncState, Any, Any]):
 
     def _is_over_soon(self, turn: _Turn) -> bool:
         """Whether one answer is all that waits, for a sync not worth handing over."""
-        lone = _is_lone(turn.effects)
-        return lone and self._loop_may_sync and self._pace.is_quick(turn.sync.heap_bytes)
+        return turn.is_lone and self._loop_may_sync and self._pace.is_quick(turn.sync.heap_bytes)
 
     def _synced_by_workers(self, error: BaseException | None) -> None:
         if error is not None:
@@ -320,11 +319,6 @@ class Syncs(Machine[SyncState, Any, Any]):
     def _step(self, event: object) -> None:
         self.handle(event, self._loop.time())
         self._stepped()
-
-
-def _is_lone(effects: list[Effect]) -> bool:
-    """Whether one answer is all that waits."""
-    return len(effects) == 1 and isinstance(effects[0], Answer)
 
 
 def _run_side_by_side(sync: Sync, halves: list[Callable[[], None]], worker: Worker) -> None:

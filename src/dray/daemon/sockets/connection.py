@@ -128,11 +128,7 @@ class FrameConnection:
         self._lent: LentFiles | None = None
         if carries_files(sock):
             self._lent = LentFiles(
-                around.copier,
-                self._pass_on,
-                self._read_if_wanted,
-                self._end_with_file,
-                place=self.place,
+                around.copier, self._pass_on, self._read_if_wanted, self._end, place=self.place
             )
 
     def start(self) -> None:
@@ -155,7 +151,7 @@ class FrameConnection:
         if self._state is not _State.OPEN:
             unpin_all(self._around.heap, body)
             return
-        if self._lent is not None:
+        if self._lent is not None and self._lent.targets:
             self._lent.answered(request_id)
         self._outbox.put(encode_frame(head, request_id, size_of(body) if body else 0))
         for piece in body:
@@ -202,7 +198,9 @@ class FrameConnection:
             self._note_end(f"{error}; the connection was ended in the middle of a frame")
             self._close(str(error))
             return
-        if self._state is _State.OPEN and not (self._outbox or self._writing or self._unsent):
+        outbox = self._outbox
+        some = outbox.pieces or outbox.lanes.count or self._writing or self._unsent
+        if self._state is _State.OPEN and not some:
             # All of it went at once, as most answers do: nothing is to be watched anew.
             return
         self._write_if_wanted()
@@ -284,15 +282,14 @@ class FrameConnection:
         if self._state is _State.OPEN:
             self._hand_over(self._stream.go_on)
 
-    def _end_with_file(self, reason: str) -> None:
+    def _end(self, reason: str) -> None:
         self._note_end(f"a connection has to be ended: {reason}")
         self._close(reason)
 
     def hold_up(self, reason: str) -> None:
         """End, unless it is this daemon that keeps it from going on."""
         if not (self._owner.overfull or self._stream.waits_for):
-            self._note_end(f"a connection has to be ended: {reason}")
-            self._close(reason)
+            self._end(reason)
 
     def _hand_over(self, cut: Callable[[], list[Frame]]) -> int:
         """Pass on the frames that are whole now; say how many there were."""
@@ -300,14 +297,15 @@ class FrameConnection:
             frames = cut()
             waiting, self._later = self._later, []
             self._pass_in_time([*waiting, *frames] if waiting else frames)
-            if self._lent is not None and not self._later:
+            if self._lent is not None and self._lent.is_doubtful and not self._later:
                 self._lent.check_claimed()
         except ProtocolError as error:
             self._refuse(error)
             return 0
         if self._state is _State.OPEN:
-            held = self._stream.held_bytes
-            self._around.intake.holds(self, held, anew=bool(frames))
+            held, intake = self._stream.held_bytes, self._around.intake
+            if held or self in intake.held:
+                intake.holds(self, held, anew=bool(frames))
         self._read_if_wanted()
         return len(frames)
 
@@ -347,7 +345,7 @@ class FrameConnection:
         self._around.notices.say(NoticeKind.CONNECTION_ENDED, whose, sentence + address)
 
     def _came(self, frame: Frame) -> None:
-        if self._lent is not None and (frame.head.with_file or self._lent.busy):
+        if self._lent is not None and (frame.head.with_file or self._lent.line):
             self._lent.take(frame)
         elif frame.head.with_file:
             raise ProtocolError(
@@ -403,16 +401,18 @@ class FrameConnection:
         self._unsent, self._unsent_place = unsent, place
 
     def _read_if_wanted(self) -> None:
-        if self._outbox.bytes_in_memory != self._unsent:
+        outbox, lent = self._outbox, self._lent
+        waits = outbox.pieces or outbox.lanes.count
+        if (waits or self._unsent) and outbox.bytes_in_memory != self._unsent:
             self._count_unsent()
         wanted = self._state is _State.LINGERING or (
             self._state is _State.OPEN
             and not self._deaf
             and not self._stream.waits_for
             and not self._owner.overfull
-            and (self._lent is None or not self._lent.full)
+            and not (lent is not None and (lent.held or lent.line) and lent.full)
             and (not self._unsent or self._unsent <= self._unsent_max)
-            and len(self._outbox) <= OUTBOX_ITEMS_MAX
+            and (not waits or len(outbox) <= OUTBOX_ITEMS_MAX)
         )
         if wanted and self._later:
             self._going_on = self._going_on or self._loop.call_soon(self._go_on)
@@ -424,8 +424,7 @@ class FrameConnection:
         self._reading = wanted
 
     def _write_if_wanted(self) -> None:
-        may_write = self._state is _State.OPEN or self._state is _State.FINISHING
-        wanted = may_write and bool(self._outbox)
+        wanted = self._state in (_State.OPEN, _State.FINISHING) and bool(self._outbox)
         if wanted and not self._writing:
             self._loop.add_writer(self._sock, self.flush)
         elif self._writing and not wanted:

@@ -61,7 +61,8 @@ class Intake:
         """Begin with all of it free; large bodies wait while `backlog` is full."""
         self._loop = loop
         self._backlog = backlog
-        self._held: dict[BodyOwner, int] = {}
+        self.held: dict[BodyOwner, int] = {}
+        """By connection, the bytes that it holds."""
         self._since: dict[BodyOwner, float] = {}
         self._held_at: dict[str, int] = {}
         self._at: dict[BodyOwner, str] = {}
@@ -73,7 +74,7 @@ class Intake:
     @property
     def read_bytes(self) -> int:
         """How much to read at a time: while some wait for memory, little is read ahead of it."""
-        return READ_BYTES_WHILE_TIGHT if len(self._small) or len(self._large) else READ_BYTES
+        return READ_BYTES_WHILE_TIGHT if self._small.asked or self._large.asked else READ_BYTES
 
     def grant(self, taker: BodyOwner, size: int) -> bool:
         """Give `size` bytes more, or put `taker` into the line."""
@@ -101,7 +102,7 @@ class Intake:
         """Note what `taker` truly holds now; `anew` says that its last frame became whole."""
         if taker in self._promised:
             return
-        more = size - self._held.get(taker, 0)
+        more = size - self.held.get(taker, 0)
         if more:
             self._add(taker, more)
         if anew and taker in self._since:
@@ -116,7 +117,7 @@ class Intake:
         self._large.discard(taker)
         self._promised.pop(taker, None)
         self._backlog.forget(taker.room_came)
-        self._add(taker, -self._held.get(taker, 0))
+        self._add(taker, -self.held.get(taker, 0))
         self._serve()
 
     def _fits(self, size: int) -> bool:
@@ -145,12 +146,12 @@ class Intake:
                 self._held_at[place] = at_place
             else:
                 self._held_at.pop(place, None)
-        held = self._held.get(taker, 0) + size
+        held = self.held.get(taker, 0) + size
         if held:
-            self._held[taker] = held
+            self.held[taker] = held
             self._since.setdefault(taker, self._loop.time())
         else:
-            self._held.pop(taker, None)
+            self.held.pop(taker, None)
             self._since.pop(taker, None)
             self._at.pop(taker, None)
 
@@ -197,34 +198,34 @@ class _MemoryLine:
 
     def __init__(self) -> None:
         self._takers: Places[BodyOwner] = Places()
-        self._asked: dict[BodyOwner, tuple[int, int]] = {}
+        self.asked: dict[BodyOwner, tuple[int, int]] = {}
         self._next_number = 0
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self.asked)
 
     def add(self, taker: BodyOwner, size: int) -> None:
         """Have a connection wait for `size` bytes, behind the others if it is new."""
-        if taker in self._asked:
-            self._asked[taker] = (self._asked[taker][0], size)
+        if taker in self.asked:
+            self.asked[taker] = (self.asked[taker][0], size)
             return
-        self._asked[taker] = (self._next_number, size)
+        self.asked[taker] = (self._next_number, size)
         self._next_number += 1
         self._takers.add(taker, taker.place)
 
     def discard(self, taker: BodyOwner) -> int:
         """Have a connection wait no more; the bytes that it asked for."""
         self._takers.discard(taker)
-        return self._asked.pop(taker, (0, 0))[1]
+        return self.asked.pop(taker, (0, 0))[1]
 
     def size(self, taker: BodyOwner) -> int:
         """The bytes that a connection asked for."""
-        return self._asked[taker][1]
+        return self.asked[taker][1]
 
     def first(self, in_share: Callable[[str, int], bool]) -> BodyOwner | None:
         """The connection that has waited longest, of the callers that may have more."""
         may = [
-            (self._asked[taker][0], taker)
+            (self.asked[taker][0], taker)
             for place, taker in self._takers.firsts()
             if in_share(place, self.size(taker))
         ]

@@ -70,33 +70,34 @@ class SocketOutbox:
         self._sock = sock
         self._heap = heap
         self._scratch = scratch
-        self._pieces: deque[Part] = deque()
+        self.pieces: deque[Part] = deque()
+        """The pieces that wait, but for those in lanes; asked for many times for each frame."""
         self._bytes = 0
-        self._lanes = Lanes()
+        self.lanes = Lanes()
         self._turn_bytes, self._turn_began = 0, 0.0
 
     def __len__(self) -> int:
         """Pieces that wait; a frame in its lane counts as one."""
-        return len(self._pieces) + self._lanes.count
+        return len(self.pieces) + self.lanes.count
 
     def __bool__(self) -> bool:
-        """Whether anything waits; asked many times for each frame."""
-        return bool(self._pieces) or self._lanes.count > 0
+        """Whether anything waits."""
+        return bool(self.pieces) or self.lanes.count > 0
 
     @property
     def bytes_in_memory(self) -> int:
         """Waiting bytes that are not in a heap file."""
-        return self._bytes + self._lanes.bytes_in_memory
+        return self._bytes + self.lanes.bytes_in_memory
 
     def put(self, data: bytes) -> None:
         """Send `data` after all else; nothing, if there is none."""
         if data:
-            self._pieces.append(memoryview(data))
+            self.pieces.append(memoryview(data))
             self._bytes += len(data)
 
     def put_extent(self, extent: Extent, *, in_kernel: bool) -> None:
         """Send a pinned `extent` after all else; unpins it in its time."""
-        self._pieces.append(HeapRange(extent, in_kernel=in_kernel))
+        self.pieces.append(HeapRange(extent, in_kernel=in_kernel))
 
     def put_in_lane(self, lane: int, head: bytes, body: Body) -> None:
         """Send a frame when the turn of its lane comes; its extents go in the kernel."""
@@ -104,15 +105,15 @@ class SocketOutbox:
             memoryview(each) if isinstance(each, bytes) else HeapRange(each, in_kernel=True)
             for each in body
         )
-        self._lanes.put(lane, head, parts)
+        self.lanes.put(lane, head, parts)
 
     def flush(self, most: int = WRITE_BYTES_PER_PASS) -> None:
         """Send until nothing is left, the socket is full or `most` bytes went. Raises OSError."""
         # A turn of a lane that has ended is noted as well.
         while most > 0 and (
-            self._pieces or ((self._lanes.count or self._turn_bytes) and self._next_share())
+            self.pieces or ((self.lanes.count or self._turn_bytes) and self._next_share())
         ):
-            head = self._pieces[0]
+            head = self.pieces[0]
             try:
                 if isinstance(head, HeapRange) and head.in_kernel:
                     sent = self._send_in_kernel(head)
@@ -124,24 +125,24 @@ class SocketOutbox:
 
     def drop(self) -> None:
         """Forget what was not sent."""
-        for piece in (*self._pieces, *self._lanes.drop()):
+        for piece in (*self.pieces, *self.lanes.drop()):
             if isinstance(piece, HeapRange):
                 self._done_with(piece)
-        self._pieces.clear()
+        self.pieces.clear()
         self._bytes = 0
 
     def _next_share(self) -> bool:
         """Fetch what goes next from the lanes; false if nothing waits."""
-        if not self._lanes.count:
+        if not self.lanes.count:
             self._turn_bytes = 0
             return False
         now = self._time()
-        share = self._lanes.share
+        share = self.lanes.share
         # Bytes that the socket takes unsent are a share, too.
         if self._turn_bytes and share.took(self._turn_bytes, now - self._turn_began):
             keep_unsent_below(self._sock, share.size)
-        turn = self._lanes.take()
-        self._pieces += turn
+        turn = self.lanes.take()
+        self.pieces += turn
         self._bytes += sum(len(part) for part in turn if isinstance(part, memoryview))
         self._turn_bytes, self._turn_began = sum(map(len, turn)), now
         return bool(turn)
@@ -158,16 +159,20 @@ class SocketOutbox:
         head.offset += sent
         head.left -= sent
         if not head.left:
-            self._pieces.popleft()
+            self.pieces.popleft()
             self._done_with(head)
         return sent
 
     def _send_copied(self) -> int:
-        head = self._pieces[0]
-        if isinstance(head, memoryview) and len(self._pieces) == 1 and not self._lanes.count:
+        head = self.pieces[0]
+        if isinstance(head, memoryview) and len(self.pieces) == 1 and not self.lanes.count:
             # Most answers: a head without a body.
             sent = self._sock.send(head)
-            self._advance(sent)
+            if sent < len(head):
+                self._advance(sent)
+            else:
+                self._bytes -= sent
+                self.pieces.clear()
             return sent
         buffers = list(self._buffers())
         # The next item mostly belongs to the same answer: let TCP fill its segments.
@@ -179,7 +184,7 @@ class SocketOutbox:
     def _buffers(self) -> Iterator[memoryview]:
         """The buffers for one call: pieces in order, heap bytes read into the scratch buffer."""
         room = self._scratch
-        for count, piece in enumerate(self._pieces):
+        for count, piece in enumerate(self.pieces):
             if count == PIECES_PER_CALL:
                 return
             if isinstance(piece, memoryview):
@@ -204,11 +209,11 @@ class SocketOutbox:
 
     def _advance(self, sent: int) -> None:
         while sent:
-            piece = self._pieces[0]
+            piece = self.pieces[0]
             if isinstance(piece, memoryview):
                 done = min(sent, len(piece))
                 self._bytes -= done
-                self._pieces[0] = piece[done:]
+                self.pieces[0] = piece[done:]
                 finished = done == len(piece)
             else:
                 done = min(sent, piece.left)
@@ -218,7 +223,7 @@ class SocketOutbox:
                 if finished:
                     self._done_with(piece)
             if finished:
-                self._pieces.popleft()
+                self.pieces.popleft()
             sent -= done
 
 

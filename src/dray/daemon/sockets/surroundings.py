@@ -60,16 +60,12 @@ class Surroundings:
     def is_tight(self, place: str) -> bool:
         """Whether a connection of a caller that leaves its answers unfetched is not read from."""
         share = OUTBOX_TOTAL_BYTES_MAX // OUTBOX_SHARE
-        return self._is_tight or self._unsent_of.get(place, 0) > share
-
-    @property
-    def _is_tight(self) -> bool:
-        return self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX
+        return self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX or self._unsent_of.get(place, 0) > share
 
     @property
     def read_bytes(self) -> int:
         """How much to read at a time, of small frames."""
-        if self._is_tight:
+        if self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX:
             return READ_BYTES_WHILE_TIGHT
         return self.intake.read_bytes
 

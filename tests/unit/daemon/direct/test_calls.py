@@ -369,7 +369,7 @@ def test_a_large_body_waits_while_the_disk_has_enough(echo, program, wait_until)
     with ThreadPoolExecutor() as threads:
         assert not program.begin(Send(1, 1, [1], [0]), b"x").settled
         large = threads.submit(program.begin, Send(1, 1, [len(body)], [0]), body)
-        wait_until(lambda: backlog._waiting)
+        wait_until(lambda: backlog.waiting)
         assert not large.done()
         backlog._unsynced_bytes = unsynced
         echo.servers[-1]._loop.call_soon_threadsafe(backlog.shrank)
