@@ -57,7 +57,7 @@ class Inside:
     @property
     def sessions(self) -> Mapping[int, Session]:
         """Connections that were accepted."""
-        return self._context.sessions
+        return self._subjects.rights.sessions
 
     @property
     def transactions(self) -> Mapping[int, OpenTransaction]:

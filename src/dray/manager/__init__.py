@@ -8,8 +8,8 @@
     relay            what two programs pass to each other through managers
     transactions     what is gathered until a commit
     change           what one fact brings with it: copies, dead letters, acknowledgments
-    context          what a turn works with: state, store, time, effects
     works            what is done portion by portion
+    context          the desk of a turn: state, store, time, effects
     own_messages     what the manager itself sends
     follow_up        what an event leaves to be done for others
     untold_ends      ends of messages of which their sources are still to be told

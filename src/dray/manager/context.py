@@ -1,4 +1,8 @@
-"""Shared by the parts of the manager during a turn: state, store, sessions, time, effects."""
+"""The desk of a turn: what every part of the manager works with, and nothing of one subject.
+
+State of one subject lives in an object of that subject, which `dispatch.py` makes. A test holds the
+members of the desk (`tests/house/test_rooms.py`); docs/decisions/0273 says why each is here.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.follow_up import FollowUp
 from dray.manager.own_messages import OwnMessages
-from dray.manager.session import Session
 from dray.wire.frames import Head, failure
 
 if TYPE_CHECKING:
     from dray.manager.disk.queue_files import FollowedFiles
     from dray.manager.events import ManagerConfig
     from dray.manager.notices import Notices
+    from dray.manager.session import Session
     from dray.manager.state.state import State
     from dray.store.store import Store
 
@@ -44,7 +48,6 @@ class Context:
         self.now_us = int(now * MICROSECONDS)
         """The turn's time in microseconds."""
         self.effects: list[Effect] = []
-        self.sessions: dict[int, Session] = {}
         self.notices = notices
         """Notices for the operator; the daemon writes them to its log."""
         self.room = RoomLeft(store, config.low_water_bytes)

@@ -79,6 +79,7 @@ class QueueManager:
         context = Context(state, store, config, now, notices=notices, files=followed)
         self._context = context
         self._subjects = Subjects(context)
+        self._sessions = self._subjects.rights.sessions
         state.awaiting.look()
         prepared.take_up(self._subjects.transactions)
         self._subjects.requests.take_up()
@@ -183,9 +184,9 @@ class QueueManager:
             case Request():
                 self._request(event)
             case SessionOpened(session, caller):
-                context.sessions[session] = Session(session, caller)
+                self._sessions[session] = Session(session, caller)
             case SessionClosed(session):
-                self._close(context.sessions.pop(session, None))
+                self._close(self._sessions.pop(session, None))
             case LinkUp(peer, caller):
                 self._subjects.links.up(peer, caller)
             case LinkDown(peer, reason, jitter):
@@ -279,7 +280,7 @@ class QueueManager:
     def _request(self, event: Request) -> None:
         context = self._context
         number, (head, request_id, body) = event
-        session = context.sessions.get(number)
+        session = self._sessions.get(number)
         if session is None:
             return
         try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dray.manager.peers.confirmations import Sources
     from dray.manager.peers.peers import Strangers
     from dray.manager.peers.repairs import Holes
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 
 
@@ -34,7 +35,7 @@ def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream com
     if not strangers.callers.admits(session, head):
         return
     key = StreamKey(session.peer_id, head.stream)
-    _shut(sources, session, head.stream)
+    _shut(sources, strangers.rights, session, head.stream)
     kept.drop_stream(session, head.stream)
     outbox = context.state.outbox
     known = context.state.incoming.position(key) != Position() or outbox.last(key) > 0
@@ -51,14 +52,13 @@ def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream com
     context.answer(session, 0, EndStreamAcked(head.stream))
 
 
-def _shut(sources: Sources, session: Session, stream: int) -> None:
+def _shut(sources: Sources, rights: Rights, session: Session, stream: int) -> None:
     """Take nothing of a stream on this connection, nor on those that its source has given up.
 
     Here nothing of it comes any more; there it may still be under way.
     """
-    context = sources.context
     sources.confirmed.pop(StreamKey(session.peer_id, stream), None)
-    for each in list(context.sessions.values()):
+    for each in list(rights.sessions.values()):
         if each.peer_id != session.peer_id or each.number > session.number:
             continue
         each.streams.pop(stream, None)
@@ -66,7 +66,7 @@ def _shut(sources: Sources, session: Session, stream: int) -> None:
         if each is not session:
             each.ended.add(stream)
             if len(each.ended) > ENDS_REMEMBERED_MAX:
-                context.effects.append(CloseSession(each.number))
+                rights.context.effects.append(CloseSession(each.number))
 
 
 def reopen(context: Context, key: StreamKey) -> None:

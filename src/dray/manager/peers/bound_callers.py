@@ -54,7 +54,7 @@ class BoundCallers:
         possession.check(context, session, head)
         code, why = self._why_not(session)
         if not why:
-            possession.shown(context, session, head)
+            possession.shown(self._rights, session, head)
             return True
         asked = head.question if isinstance(head, OpenStream) else 0
         context.answer(session, 0, StreamRefused(head.stream, code, why, question=asked))
@@ -125,7 +125,7 @@ class BoundCallers:
         self._others.pop(source, None)
         context.record(SourceBound(source, name, context.now_us))
         # Streams that the earlier caller has opened end; the manager itself calls again.
-        for each in context.sessions.values():
+        for each in self._rights.sessions.values():
             if each.role == "manager" and each.peer_id == source:
                 each.streams.clear()
                 each.proven.clear()

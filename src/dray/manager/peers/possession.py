@@ -24,6 +24,7 @@ from dray.wire.frames import EndStream, Hello, OpenStream, Welcome
 if TYPE_CHECKING:
     from dray.delivery.keys import ConnectionKey, ManagerKey
     from dray.manager.context import Context
+    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
     from dray.wire.frames import ConfirmationsAcked, RepairAnswer
 
@@ -99,14 +100,14 @@ def check(context: Context, session: Session, head: OpenStream | EndStream) -> N
         raise ProtocolError("the caller does not show the key of the queue manager that it names")
 
 
-def shown(context: Context, session: Session, head: OpenStream | EndStream) -> None:
+def shown(rights: Rights, session: Session, head: OpenStream | EndStream) -> None:
     """Take the word of a caller about a stream of its own from now on.
 
     With the first one the connection is certain to be that manager's, and those that earlier
     incarnations of the same store left behind are closed.
     """
     if not session.proven:
-        _close_earlier(context, session)
+        _close_earlier(rights, session)
     session.proven.add(head.stream)
 
 
@@ -124,14 +125,14 @@ def may_speak_of(
     return False
 
 
-def _close_earlier(context: Context, session: Session) -> None:
+def _close_earlier(rights: Rights, session: Session) -> None:
     earlier = {each.number for each in session.incarnations[:-1]}
-    for other in context.sessions.values():
+    for other in rights.sessions.values():
         if other is session or other.role != "manager" or other.peer_id != session.peer_id:
             continue
         if other.incarnation in earlier or not other.incarnation:
             other.streams.clear()
-            context.effects.append(CloseSession(other.number))
+            rights.context.effects.append(CloseSession(other.number))
 
 
 def _said(head: OpenStream | EndStream) -> bytes:

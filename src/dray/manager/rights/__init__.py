@@ -2,7 +2,7 @@
 
 Other rooms use these modules; the others are private to this room:
 
-    rights     the rules that hold, leases of numbers, acts lately, and who is told of them
+    rights     sessions, the rules that hold, leases, acts lately, and who is told of them
     table      the right that each frame needs
     queues     rights at queues, also of other managers
     acts       which acts of callers are traced

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 def change_access(rights: Rights, access: Access) -> None:
     """Forget what was found by the rules before; end streams and waits that are allowed no more."""
-    context = rights.context
     rights.follow(access)
-    for session in context.sessions.values():
+    for session in rights.sessions.values():
         session.granted.clear()
         session.posts_to.clear()
         _close_streams(rights, session)
-    for queue in context.state.queues:
+    for queue in rights.context.state.queues:
         _refuse_waiters(rights, queue)
 
 

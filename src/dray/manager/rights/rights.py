@@ -1,4 +1,4 @@
-"""The rules of access that hold, the numbers that callers have leased, and their acts lately.
+"""The callers of a manager: their sessions, the rules that hold, their leases and acts lately.
 
 Callers with the right to manage are told who is connected, by which rules, and what callers did.
 """
@@ -28,6 +28,8 @@ class Rights:
     def __init__(self, context: Context) -> None:
         """Begin with the rules and the acts that the daemon has read."""
         self.context = context
+        self.sessions: dict[int, Session] = {}
+        """The connections that were accepted, each of one caller."""
         self.access = context.config.access
         """The rules; the daemon brings others when it reads the configuration again."""
         self.leases = Leases(context.state.next_number)
@@ -51,7 +53,7 @@ def handle_describe(
     rights: Rights, session: Session, request_id: int, _head: DescribeAccess
 ) -> None:
     """Answer with all of it."""
-    said = [each for each in rights.context.sessions.values() if each.role]
+    said = [each for each in rights.sessions.values() if each.role]
     shown = [
         SessionInfo(each.caller.name, each.caller.address, each.role)
         for each in islice(said, SESSIONS_SHOWN_MAX)

@@ -119,7 +119,7 @@ def end_expired(rights: Rights) -> None:
 def _end_sessions(rights: Rights, names: set[str]) -> None:
     context = rights.context
     callers = {caller_name("token", name) for name in names}
-    ended = [each for each in context.sessions.values() if each.caller.name in callers]
+    ended = [each for each in rights.sessions.values() if each.caller.name in callers]
     for session in ended:
         # Requests of it that are on their way are not decided any more, whenever it closes.
         session.caller = Caller(NOBODY, address=session.caller.address)
