@@ -30,6 +30,13 @@ OPEN_MODULES = {
 }
 """How many modules each room opens. The numbers only go down."""
 
+DESK = {
+    "state", "store", "config", "now", "now_us", "effects", "notices", "room", "own_messages",
+    "follow_up", "begin_turn", "record", "answer", "refuse",
+}  # fmt: skip
+"""The members of the context. The set only shrinks: what belongs to one subject has an object of
+its own (docs/decisions/0273)."""
+
 
 @cache
 def imported(source: str) -> frozenset[str]:
@@ -77,6 +84,39 @@ def test_a_room_opens_no_more_modules_than_it_did(room):
     )
     found = len(opened(docstring or ""))
     assert found == OPEN_MODULES[room], "keep a new module private; write a smaller number down"
+
+
+def members_of(source: str, name: str) -> set[str]:
+    """The public members of a class: its methods, and what any of them sets at `self`."""
+    (made,) = [
+        each for each in nodes(source) if isinstance(each, ast.ClassDef) and each.name == name
+    ]
+    found = {
+        each.name for each in made.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    for node in ast.walk(made):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found |= {node.attr} if ast.unparse(node.value) == "self" else set()
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return {each for each in found if not each.startswith("_")}
+
+
+def test_the_context_has_no_other_members_than_it_had():
+    source = (MANAGER / "context.py").read_text("utf-8")
+    assert members_of(source, "Context") == DESK, "give a subject its own object; strike what left"
+
+
+def test_a_new_member_of_the_context_is_noticed():
+    source = (
+        "class Context:\n    shared: int\n    def __init__(self, now):\n"
+        "        self.now = self._at = now\n        self.queues: dict[int, str] = {}\n"
+        "        self.near, other.far = now\n    def refuse(self): self.told = True\n"
+        "    @property\n    def free(self): return 1\n"
+    )
+    assert members_of(source, "Context") == {
+        "shared", "now", "queues", "near", "refuse", "told", "free"
+    }  # fmt: skip
 
 
 def set_from_outside(source: str) -> list[int]:
