@@ -1,13 +1,16 @@
 """Change single lines of the source at random, and see whether a test fails.
 
     python tools/mutations.py [--count 30] [--seed N] [--packages store,manager] [--stages N]
-        [--list]
+        [--reached FILE] [--list]
 
 Each change is made in a checkout of the last commit that is removed at the end; the work tree stays
 as it is. The test files run in stages, the likeliest and cheapest first, each file once, until the
 first failure: the module's own tests, those of its folder, those that import the module, those of
-its package, then the rest. A change that no stage notices is printed with its line: write a test
-for it, or say why the line means the same.
+its package, then the rest. A test counts if it fails twice. A change that no stage notices is
+printed with its line: write a test for it, or say why the line means the same.
+`--reached` names a file of coverage.py, written with `dynamic_context = test_function`. A first
+stage then runs only the tests that reach the line; if the line is among those of some test, the
+other unit stages are left out.
 The exit status is 1 if a change survived.
 """
 
@@ -17,15 +20,19 @@ import argparse
 import ast
 import os
 import random
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+
+import coverage
+import pytest
 
 HOUSE = Path(__file__).resolve().parent.parent
 PACKAGES = ("delivery", "large", "transfer", "wire", "store", "manager")
@@ -60,6 +67,17 @@ class Mutation(NamedTuple):
     after: str
 
 
+class Asked(argparse.Namespace):
+    """The arguments."""
+
+    count: int
+    seed: int
+    packages: str
+    stages: int | None = None
+    reached: str = ""
+    list: bool
+
+
 def main(arguments: list[str]) -> int:
     """Try as many changes as asked for; say for each what noticed it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -67,8 +85,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--packages", default=",".join(PACKAGES))
     parser.add_argument("--stages", type=int, help="run only so many stages, the likeliest first")
+    parser.add_argument("--reached", default="", help="coverage data that say which tests reach it")
     parser.add_argument("--list", action="store_true", help="print the changes, run nothing")
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args(arguments, Asked())
     chance = random.Random(asked.seed)  # noqa: S311 - repeatable, not secret
     found = sorted({each for name in asked.packages.split(",") for each in of_package(name)})
     chosen = chance.sample(found, min(asked.count, len(found)))
@@ -84,7 +103,7 @@ def main(arguments: list[str]) -> int:
         try:
             for number, each in enumerate(chosen, 1):
                 began = time.monotonic()
-                stage = noticed_by(checkout, each, asked.stages)
+                stage = noticed_by(checkout, each, asked)
                 survived += not stage
                 verdict = f"noticed by {stage}" if stage else "SURVIVED"
                 verdict = f"{verdict} ({time.monotonic() - began:.0f} s)"
@@ -149,28 +168,58 @@ def _operator(
         yield right.lineno, first, first + len(old), new.encode()
 
 
-def noticed_by(checkout: Path, mutation: Mutation, most: int | None = None) -> str:
-    """Make the change, run the stages, undo it; the stage that failed, or nothing."""
+def noticed_by(checkout: Path, mutation: Mutation, asked: Asked) -> str:
+    """Make the change, run the stages, undo it; the stage and the test that failed, or nothing."""
     path = checkout / mutation.path
     text = path.read_text("utf-8")
     lines = text.split("\n")
+    reached = list(reaching(checkout, mutation, asked.reached)) if asked.reached else []
     lines[mutation.line - 1] = mutation.after
     path.write_text("\n".join(lines), "utf-8")
     ran: set[str] = set()
     try:
-        for stage, files in islice(stages(checkout, mutation.path), most):
+        for stage, files in islice(stages(checkout, mutation.path, reached), asked.stages):
             new = [each for each in files if each not in ran]
             ran.update(new)
-            if new and not tests_pass(checkout, new):
-                return stage
+            failed = failure(checkout, new) if new else ""
+            if failed:
+                return f"{stage}: {failed}"
     finally:
         path.write_text(text, "utf-8")
     return ""
 
 
-def stages(checkout: Path, path: str) -> Iterator[tuple[str, list[str]]]:
+def reaching(checkout: Path, mutation: Mutation, reached: str) -> Iterator[str]:
+    """The tests that execute the line; a whole file if the name of its test is not found in it."""
+    data = coverage.CoverageData(reached)
+    data.read()
+    ends = f"/{mutation.path}"
+    contexts: set[str] = set()
+    for measured in data.measured_files():
+        if measured.endswith(ends):
+            contexts.update(data.contexts_by_lineno(measured).get(mutation.line, ()))
+    for each in sorted(contexts - {""}):
+        module, _, name = each.rpartition(".")
+        file = f"{module.replace('.', '/')}.py"
+        if (checkout / file).is_file():
+            known = f"def {name}(" in (checkout / file).read_text("utf-8")
+            yield f"{file}::{name}" if known else file
+
+
+def stages(
+    checkout: Path, path: str, reached: Sequence[str] = ()
+) -> Iterator[tuple[str, list[str]]]:
     """The test files for a changed module, by stages, the likeliest and cheapest first."""
     *folders, name = path.removeprefix("src/dray/").split("/")
+    if reached:
+        yield "the tests that reach it", list(reached)
+    else:
+        yield from _unit_stages(checkout, folders, name)
+    for folder in ("simulation", "contract", "property", "crash", "unit", "integration", "docs"):
+        yield f"tests/{folder}", _test_files(checkout, f"tests/{folder}")
+
+
+def _unit_stages(checkout: Path, folders: list[str], name: str) -> Iterator[tuple[str, list[str]]]:
     own = "/".join(["tests/unit", *folders])
     yield "its own tests", _test_files(checkout, f"{own}/test_{name}")
     yield "the tests of its folder", _test_files(checkout, own)
@@ -180,8 +229,6 @@ def stages(checkout: Path, path: str) -> Iterator[tuple[str, list[str]]]:
     yield "the unit tests that import it", importing
     package = _test_files(checkout, f"tests/unit/{folders[0]}", "tests/formats")
     yield "the unit tests of its package", package
-    for folder in ("simulation", "contract", "property", "crash", "unit", "integration", "docs"):
-        yield f"tests/{folder}", _test_files(checkout, f"tests/{folder}")
 
 
 def _test_files(checkout: Path, *places: str) -> list[str]:
@@ -193,9 +240,20 @@ def _test_files(checkout: Path, *places: str) -> list[str]:
     return found
 
 
-def tests_pass(checkout: Path, tests: list[str]) -> bool:
-    """Whether pytest is content. A run without an end, or of memory, is a failure."""
+def failure(checkout: Path, tests: list[str]) -> str:
+    """The first test that fails and fails again, or nothing."""
+    by_chance: list[str] = []
+    while failed := _first_failure(checkout, tests, by_chance):
+        if "::" not in failed or _first_failure(checkout, [failed], []):
+            return failed
+        by_chance.append(failed)
+    return ""
+
+
+def _first_failure(checkout: Path, tests: list[str], without: list[str]) -> str:
+    """A run without an end, or of memory, is a failure."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command += [f"--deselect={each}" for each in without]
     environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ended = subprocess.run(
@@ -208,8 +266,11 @@ def tests_pass(checkout: Path, tests: list[str]) -> bool:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return False
-    return ended.returncode == 0
+        return "a run without an end"
+    if ended.returncode in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        return ""
+    found = re.search(rb"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", ended.stdout, re.MULTILINE)
+    return found[1].decode() if found else "a run that does not begin, or breaks off"
 
 
 def _bound_memory() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import coverage
 import pytest
 
 from tools import mutations
@@ -49,9 +50,44 @@ def test_a_change_that_no_test_notices_survives_and_is_undone(tmp_path, changed,
     )
     line = 1 if noticed else 2
     mutation = mutations.Mutation("src/dray/store/bounds.py", line, "", changed)
-    stage = mutations.noticed_by(tmp_path, mutation)
-    assert stage == ("its own tests" if noticed else "")
+    stage = mutations.noticed_by(tmp_path, mutation, mutations.Asked())
+    expected = "its own tests: tests/unit/store/test_bounds.py::test_limit"
+    assert stage == (expected if noticed else "")
     assert source.read_text() == text
+
+
+def test_a_test_that_fails_once_notices_nothing(tmp_path):
+    (tmp_path / "test_chance.py").write_text(
+        "from pathlib import Path\n\n"
+        "def test_fails_the_first_time():\n"
+        "    seen = Path('seen')\n"
+        "    before = seen.exists()\n"
+        "    seen.touch()\n"
+        "    assert before\n"
+    )
+    assert mutations.failure(tmp_path, ["test_chance.py"]) == ""
+
+
+def test_only_the_tests_that_reach_a_line_run_if_they_are_known(tmp_path):
+    test = tmp_path / "tests/unit/store/test_bounds.py"
+    test.parent.mkdir(parents=True)
+    test.write_text("def test_limit():\n    pass\n")
+    data = coverage.CoverageData(str(tmp_path / "reached"))
+    for context in ("tests.unit.store.test_bounds.test_limit", "tests.unit.gone.test_limit", ""):
+        data.set_context(context)
+        data.add_lines({"/elsewhere/src/dray/store/bounds.py": [1]})
+    data.write()
+    reaching = [
+        list(
+            mutations.reaching(
+                tmp_path, mutations.Mutation(path, line, "", ""), str(tmp_path / "reached")
+            )
+        )
+        for path, line in (("src/dray/store/bounds.py", 1), ("src/dray/store/bounds.py", 2))
+    ]
+    assert reaching == [["tests/unit/store/test_bounds.py::test_limit"], []]
+    stages = mutations.stages(tmp_path, "src/dray/store/bounds.py", reaching[0])
+    assert next(stages) == ("the tests that reach it", reaching[0])
 
 
 def test_each_test_file_runs_once_and_those_that_import_the_module_come_before_the_rest(tmp_path):
