@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import crc32c
 import pytest
@@ -18,8 +19,13 @@ from dray.manager.events import (
     LinkSend,
     ManagerConfig,
     Request,
+    SessionClosed,
     SessionOpened,
 )
+from dray.manager.queue.accounts import Account
+from dray.manager.queue.index import is_express_entry, length_of
+from dray.manager.state.snapshots import take_snapshots
+from dray.manager.state.state import State
 from dray.manager.turn import QueueManager
 from dray.model import callers
 from dray.model.callers import OWNER
@@ -33,6 +39,7 @@ from dray.testing.keyed_manager import KeyedManager, id_named, key_named
 from dray.wire import frames
 from dray.wire.record import PLAIN, PartMark, encode_record
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 
 HEAP_FILE_BYTES = 1 << 16
 LOG_BYTES = 1 << 18
@@ -43,6 +50,7 @@ class MortalDisk(RealDisk):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self.is_closed = False
         self._files: list[RealFile] = []
 
     def open(self, name: str, *, size: int = 0) -> RealFile:
@@ -51,6 +59,7 @@ class MortalDisk(RealDisk):
         return file
 
     def close(self) -> None:
+        self.is_closed = True
         while self._files:
             self._files.pop().close()
         super().close()
@@ -63,12 +72,17 @@ DISKS: list[MortalDisk] = []
 """What `die_out` closes when a test ends, however it ends."""
 
 
+DRIVERS: dict[Path, ManagerDriver] = {}
+"""The last manager over each folder; when a test has passed, each must survive a restart."""
+
+
 def new_disk(path: Path) -> MortalDisk:
     DISKS.append(MortalDisk(path))
     return DISKS[-1]
 
 
 def die_out() -> None:
+    DRIVERS.clear()
     while DISKS:
         DISKS.pop().close()
 
@@ -90,6 +104,7 @@ class ManagerDriver:
         self.now = 1_700_000_000.0
         self.sessions = 0
         self.start()
+        DRIVERS[path] = self
 
     def start(self) -> None:
         self.disk = new_disk(self.path)
@@ -125,6 +140,28 @@ class ManagerDriver:
         self.effects += effects
         return effects
 
+    def leave_unchecked(self) -> None:
+        """The test has changed the folder or the state by itself: no restart finds them so."""
+        del DRIVERS[self.path]
+
+    def check_restart(self) -> None:
+        """Nothing leaks, and a restart finds the same state and counts the same."""
+        inside = look_into(self.manager)
+        for number in list(inside.sessions):
+            self.turn(SessionClosed(number))
+        self.store.sync()
+        before = _Durable.of(inside.state)
+        express = express_bytes_of(inside.state)
+        assert self.store.live_bytes == before.live_bytes + express, "leaked heap bytes"
+        self.disk.close()
+        self.disk = new_disk(self.path)
+        store = Store(self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
+        manager = QueueManager.load(store, ManagerConfig(manager_id=""), self.now)
+        after = _Durable.of(look_into(manager).state)
+        if express:
+            after = after._replace(stored=before.stored)
+        assert after == before, "not the same after a restart"
+
     def body_of(self, effect: Answer | LinkSend) -> bytes:
         return b"".join(
             self.store.read(piece) if isinstance(piece, Extent) else bytes(piece)
@@ -145,6 +182,32 @@ class ManagerDriver:
     def advance(self, seconds: float) -> list[Effect]:
         self.now += seconds
         return self.turn(Tick())
+
+
+class _Durable(NamedTuple):
+    """What a manager must find again."""
+
+    state: bytes
+    stored: dict[Account, int]
+    live_bytes: int
+
+    @classmethod
+    def of(cls, state: State) -> _Durable:
+        return cls(
+            b"".join(take_snapshots(state).state),
+            dict(state.ledger.stored),
+            sum(extent.length for extent, _ in state.live()),
+        )
+
+
+def express_bytes_of(state: State) -> int:
+    """Bytes of messages that no restart brings back."""
+    return sum(
+        length_of(entry)
+        for queue in state.queues
+        for entry in queue.index.in_position_order()
+        if is_express_entry(entry)
+    )
 
 
 class Caller:
@@ -294,9 +357,15 @@ class Source:
 
 
 @pytest.fixture(autouse=True)
-def mortal() -> Iterator[None]:
+def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # It ends before both: the folder is still there, and bounds are still those of the test.
     yield
-    die_out()
+    try:
+        for each in DRIVERS.values():
+            if not each.disk.is_closed:
+                each.check_restart()
+    finally:
+        die_out()
 
 
 @pytest.fixture

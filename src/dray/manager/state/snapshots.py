@@ -144,12 +144,13 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.heard.update(head.heard)
     state.uploads.restore(head.uploads)
     state.stream_ends.restore(head.stream_ends)
+    if head.quotas_set is not None:
+        # Before the identity, which counts each fact that is applied, and has counted this one.
+        state.apply(head.quotas_set)
     state.identity.restore(head.identity)
     state.positions_from = head.positions_from
     state.batch_outcomes = BatchOutcomes(head.batches)
     state.prepared = {each.transaction: each for each in head.prepared}
-    if head.quotas_set is not None:
-        state.apply(head.quotas_set)
     for encoded in records:
         _read_queue(state, msgspec.msgpack.decode(encoded, type=_Queue))
 

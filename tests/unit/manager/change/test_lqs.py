@@ -406,6 +406,8 @@ def test_a_file_that_may_not_be_opened_is_put_aside_and_written_anew(driver, mon
 
 
 def test_a_file_that_may_not_be_opened_once_it_serves_ends_the_store(driver, monkeypatch):
+    driver.leave_unchecked()
+
     def refusing(self, wanted, *, size=0):
         raise no_access(PermissionError(13, "Permission denied"), wanted, "open")
 

@@ -55,6 +55,7 @@ def info(driver: ManagerDriver):
 
 
 def test_the_rest_of_the_queue_is_received_and_the_loss_is_told(filled):
+    filled.leave_unchecked()
     file, _ = lose(filled, "orders", 1)
     filled.start()
     (notice,) = [each for each in filled.manager.notices() if "2083" in str(each)]

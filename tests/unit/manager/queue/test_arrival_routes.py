@@ -131,6 +131,7 @@ def test_the_managers_of_a_caller_have_a_share_of_the_routes_and_others_have_the
 
 
 def test_a_way_too_many_is_refused_and_the_known_ones_go_on(driver: ManagerDriver) -> None:
+    driver.leave_unchecked()
     caller = driver.session()
     queue = caller.create("orders")
     source = Forwarder(driver)

@@ -119,6 +119,14 @@ def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(driver: Man
     assert counts == [3, 5]
 
 
+def test_no_fact_is_counted_twice_at_a_start_from_a_checkpoint(driver: ManagerDriver) -> None:
+    driver.session().call(frames.SetQuota("", 1 << 20, None))
+    state = look_into(driver.manager).state
+    found = again(take_snapshots(state), state)
+    assert found.identity.age == state.identity.age
+    assert found.ledger.limits == state.ledger.limits
+
+
 def test_a_state_is_written_as_it_always_was(driver: ManagerDriver) -> None:
     """One record a queue, length before it, and in it what the encoder would have written."""
     caller = driver.session()
