@@ -85,7 +85,7 @@ class Store:
         self._releases = Releases(self._heap)
         self._handed_out: dict[str, Capture] = {}
         self._facts_durable = 0
-        self._marked_at = -1
+        self._marked_at: int
         self.waiting_bytes = 0
         """Bytes of the facts that wait for the next group."""
         self._open = False

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
+from dray.manager.queue.index import extent_of, tail_of
 from dray.model.message import Message
+from dray.store.kinds import Kind, kind_of
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
@@ -45,6 +48,15 @@ def test_a_received_message_joins_the_journal_at_commit_and_not_at_abort(
     assert journal_of(caller) == [b"a", b"b"]
     info = caller.call(frames.DescribeQueue("orders")).info
     assert (info.message_count, info.journal_count, info.journal_bytes) == (0, 2, 130)
+
+
+def test_a_copy_in_a_journal_lies_in_a_journal_file(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    caller.send(caller.create("orders", journal=True), *text("a"))
+    caller.receive(caller.open("orders"))
+    journal = look_into(driver.manager).state.queues.named("orders;journal")
+    (entry,) = journal.index.in_position_order()
+    assert kind_of(extent_of(tail_of(entry)).file) is Kind.JOURNAL
 
 
 def test_what_is_purged_is_not_journaled(driver: ManagerDriver) -> None:

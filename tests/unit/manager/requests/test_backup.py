@@ -202,6 +202,14 @@ def test_a_piece_without_a_backup_is_refused(driver: ManagerDriver):
         driver.session().call(backup_frames.BackupRead())
 
 
+def test_a_backup_that_was_given_to_its_end_is_over(driver: ManagerDriver):
+    caller = driver.session()
+    caller.send(caller.create("orders"), Message(body=b"one"))
+    draw(caller, begin(caller))
+    with pytest.raises(Misuse, match="no backup is under way"):
+        caller.call(backup_frames.BackupRead())
+
+
 def test_the_first_answer_waits_for_the_sync_and_pieces_do_not(driver: ManagerDriver):
     caller = driver.session()
     begin(caller)
