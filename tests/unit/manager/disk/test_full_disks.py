@@ -195,6 +195,7 @@ def test_messages_that_the_next_checkpoint_would_have_no_room_for_are_refused_in
         raise errors.StoreFull(f"There is no room for {length}.", file="MQTrans.lg1")
 
     monkeypatch.setattr(driver.store._pairs, "have_room", full)
+    monkeypatch.setattr(driver.store._checkpoints, "has_room_until", 0)
     with pytest.raises(errors.StoreFull, match="no room left for the next checkpoint"):
         caller.send(queue, Message(body=BODY))
     assert set(staged(driver).values()) == {0}
