@@ -14,8 +14,8 @@ from dray.cli.arrivals import Wait, arrivals_at
 from dray.cli.interrupted import on_interrupt
 from dray.cli.output import print_json, printable_path
 from dray.cli.settings import Settings
-from dray.cli.words import counted
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from dray.errors import DrayError

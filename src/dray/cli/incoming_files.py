@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.output import print_json, printable_path
-from dray.cli.words import counted
 from dray.errors import DrayError, ReceiveTimeout
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue

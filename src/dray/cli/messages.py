@@ -7,8 +7,9 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dray.cli.output import print_json, print_table, size_text, time_text
+from dray.cli.output import print_json, print_table
 from dray.model.message import Message
+from dray.model.words import size_text, time_text
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

@@ -6,7 +6,6 @@ On a terminal a table is drawn; anywhere else its columns are aligned plainly an
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +13,6 @@ from typing import Any
 
 import click
 import msgspec
-
-from dray.model.sizes import human_size
 
 
 def print_json(value: object) -> None:
@@ -53,19 +50,6 @@ def printable_path(path: str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
-
-
-def size_text(count: int | None) -> str:
-    """A size, or what stands for no limit."""
-    return "no limit" if count is None else human_size(count)
-
-
-def time_text(seconds: float | None) -> str:
-    """A moment in this machine's own time zone, to the second."""
-    if seconds is None:
-        return ""
-    moment = dt.datetime.fromtimestamp(seconds, dt.UTC).astimezone()
-    return moment.isoformat(" ", timespec="seconds")
 
 
 def _print_drawn(columns: Sequence[str], rows: list[list[str]]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.cli.output import print_json, print_record, size_text, time_text
+from dray.cli.output import print_json, print_record
 from dray.model.queue import DeliveryInfo, QueueInfo, Refusal
+from dray.model.words import counted, size_text, time_text
 
 _REFUSED = "refused"
 
@@ -32,8 +33,7 @@ def _record_of(info: QueueInfo) -> dict[str, str]:
 
 def refusal_text(refusal: Refusal) -> str:
     """Why, how often and since when a destination refuses."""
-    messages = f"{refusal.count} message{'s' * (refusal.count != 1)}"
-    since = f"{messages} since {time_text(refusal.since)}"
+    since = f"{counted(refusal.count)} since {time_text(refusal.since)}"
     return f"refused ({refusal.code}), {since}: {refusal.sentence}"
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.cli.output import printable_path, size_text, time_text
+from dray.cli.output import printable_path
 from dray.errors import DrayError
 from dray.model.queued import Wholeness
+from dray.model.words import size_text, time_text
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

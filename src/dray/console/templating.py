@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from functools import cache
 from hashlib import sha256
@@ -12,7 +11,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dray.model.sizes import human_size
+from dray.model.words import size_text, time_text
 
 _CODE: Final = re.compile(r"`([^`]*)`")
 _INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -34,9 +33,9 @@ def templates() -> Environment:
         finalize=_visible,
     )
     found.filters |= {
-        "size": _size,
-        "count": _count,
-        "moment": moment,
+        "size": size_text,
+        "count": "{:,}".format,
+        "moment": time_text,
         "ago": _ago,
         "capitalize_first": _capitalized,
         "as_sentence": as_sentence,
@@ -64,22 +63,6 @@ def as_sentence(words: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(each) if at % 2 else each for at, each in enumerate(pieces)
     )
-
-
-def _size(count: int | None) -> str:
-    return "no limit" if count is None else human_size(count)
-
-
-def _count(number: int) -> str:
-    return f"{number:,}"
-
-
-def moment(seconds: float | None) -> str:
-    """A moment in the time zone of the machine, to the second."""
-    if seconds is None:
-        return ""
-    moment = dt.datetime.fromtimestamp(seconds, dt.UTC).astimezone()
-    return moment.isoformat(" ", timespec="seconds")
 
 
 def _ago(seconds: float | None) -> str:

@@ -1,6 +1,7 @@
 """What people and programs get on standard output."""
 
-from dray.cli.output import print_json, print_record, print_table, size_text, time_text
+from dray.cli.output import print_json, print_record, print_table
+from dray.model.words import size_text, time_text
 
 
 def test_a_table_off_a_terminal_is_aligned_and_never_cut(capsys):

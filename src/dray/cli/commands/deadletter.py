@@ -12,15 +12,15 @@ from dray.cli.asking import asks, make_sure
 from dray.cli.groups import CommandGroup
 from dray.cli.ids import MessageIdText
 from dray.cli.moving import moved
-from dray.cli.output import print_json, print_record, print_table, size_text, time_text
+from dray.cli.output import print_json, print_record, print_table
 from dray.cli.progress import progress
 from dray.cli.queued import row_of, values_of
 from dray.cli.settings import Settings, takes_most, takes_url_and_json
-from dray.cli.words import counted
 from dray.errors import DrayError, MessageNotFound
 from dray.folders.labels import file_name, numbered
 from dray.model.queued import by_destination
 from dray.model.sizes import human_size
+from dray.model.words import counted, size_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

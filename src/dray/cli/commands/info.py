@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.output import print_json, print_record, size_text
+from dray.cli.output import print_json, print_record
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.cli.words import duration
+from dray.model.words import duration, size_text
 
 
 @click.command()

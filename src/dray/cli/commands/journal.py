@@ -6,9 +6,10 @@ import click
 
 from dray.cli.groups import CommandGroup
 from dray.cli.messages import look_at, print_messages
-from dray.cli.output import print_json, print_table, size_text
+from dray.cli.output import print_json, print_table
 from dray.cli.settings import Settings, takes_most, takes_url_and_json
 from dray.model.names import SYSTEM_JOURNAL
+from dray.model.words import size_text
 
 
 @click.group(cls=CommandGroup)

@@ -9,7 +9,7 @@ import click
 from dray.cli.ids import MessageIdText
 from dray.cli.moving import moved
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.cli.words import counted
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from dray.cli.moving import Ids

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import size_text
 from dray.cli.queue_text import print_queue
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import Misuse
 from dray.model.classes import QueueKind
+from dray.model.words import size_text
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

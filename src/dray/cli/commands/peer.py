@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import time_text
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.model.words import time_text
 
 if TYPE_CHECKING:
     from dray.model.queue import PeerInfo

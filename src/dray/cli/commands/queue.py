@@ -8,15 +8,15 @@ import click
 
 from dray.cli.asking import asks, make_sure
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, printable, size_text
+from dray.cli.output import print_json, print_table, printable
 from dray.cli.queue_text import print_queue, refusal_text, state_of, yes_or_no
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Limit, Size, given
-from dray.cli.words import counted
 from dray.errors import QueueExists
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
 from dray.model.sizes import human_size
+from dray.model.words import counted, size_text
 
 if TYPE_CHECKING:
     from types import EllipsisType

@@ -25,7 +25,6 @@ from dray.cli.progress import progress
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
-from dray.cli.words import counted
 from dray.errors import (
     ConnectionLost,
     InDoubt,
@@ -39,6 +38,7 @@ from dray.folders.placing import Item, PlacedFile, TargetFolder, write_new
 from dray.model.limits import WORKERS_MAX
 from dray.model.message import Message
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

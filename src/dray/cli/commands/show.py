@@ -9,10 +9,11 @@ import click
 
 from dray.cli.ids import MessageIdText
 from dray.cli.messages import describe
-from dray.cli.output import print_json, print_record, time_text
+from dray.cli.output import print_json, print_record
 from dray.cli.queued import file_of, row_of, values_of
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import MessageNotFound
+from dray.model.words import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import time_text
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import ConnectionLost, StoreLocked
+from dray.model.words import time_text
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

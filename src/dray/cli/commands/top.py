@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.output import print_json, print_table, size_text
+from dray.cli.output import print_json, print_table
 from dray.cli.queue_text import state_of
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.cli.words import duration
 from dray.errors import QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.rates import Rates, rates_between
+from dray.model.words import duration, size_text
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

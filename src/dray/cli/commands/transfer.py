@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import printable, size_text
+from dray.cli.output import printable
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Size
-from dray.cli.words import counted
 from dray.errors import Misuse, TargetUnwritable, TransferCancelled, TransferSourceChanged
 from dray.model.limits import (
     TRANSFER_REQUEST_TIMEOUT_S,
@@ -27,6 +26,7 @@ from dray.model.limits import (
 )
 from dray.model.sizes import human_size
 from dray.model.transfer import TransferStatus
+from dray.model.words import counted, size_text
 
 if TYPE_CHECKING:
     from dray.client.blocking.file_transfer import Incoming, Offer

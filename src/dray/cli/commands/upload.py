@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import size_text, time_text
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.model.words import size_text, time_text
 
 if TYPE_CHECKING:
     from dray.client.files.upload_state import UnfinishedUpload

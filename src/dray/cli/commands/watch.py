@@ -14,7 +14,7 @@ from dray.cli.interrupted import on_interrupt
 from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
-from dray.cli.words import counted
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from typing import Any

@@ -40,6 +40,7 @@ from dray.model.limits import CERTIFICATE_WARNING_DAYS
 from dray.model.names import STATUS_QUEUE
 from dray.model.queued import Wholeness
 from dray.model.sizes import human_size
+from dray.model.words import counted
 from dray.net.tls import CERT_VARIABLE, trusting
 from dray.wire.frames import (
     Describe,
@@ -246,12 +247,8 @@ def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
 def _number_in(info: QueueInfo) -> str:
     """How many messages are in a queue, as people count: a large one is one."""
     if info.large_count:
-        return _counted(info.large_count, "large message")
-    return _counted(info.message_count, "message")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+        return counted(info.large_count, "large message")
+    return counted(info.message_count)
 
 
 async def _of_hole(link: Link, name: str) -> list[DoctorFinding]:
@@ -312,7 +309,7 @@ async def _of_dead_letters(link: Link, name: str | None) -> list[DoctorFinding]:
         DoctorFinding(
             "dead-letters",
             name or "",
-            f"there {'is' if len(letters) == 1 else 'are'} {_counted(len(letters), 'dead letter')}"
+            f"there {'is' if len(letters) == 1 else 'are'} {counted(len(letters), 'dead letter')}"
             f"{whose} (the last: {letters[-1].reason}); `dray deadletter list` shows them",
         )
     ]

@@ -71,8 +71,3 @@ def link(path: str, **query: object) -> str:
     """An address of the console."""
     given = {name: str(value) for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
-
-
-def counted(count: int, noun: str = "message") -> str:
-    """A number of things."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -8,12 +8,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dray.console.form import read_form
-from dray.console.pages.asking import ask, at, counted, done, link, show
+from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.doctor import finding_of
 from dray.console.pages.shared import Shared
 from dray.errors import AccessDenied, Misuse, QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -14,16 +14,16 @@ from dray.console.callers import CONSOLE
 from dray.console.console import console_of, visitor_of
 from dray.console.form import whole_number
 from dray.console.http.bodies import BodyAnswer, Piece
-from dray.console.pages.asking import at, counted, link
+from dray.console.pages.asking import at, link
 from dray.console.pages.bodies import ParquetTurns, head_of, opened, preview
 from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
 from dray.console.pages.story import WholeStory, story_of
-from dray.console.templating import moment
 from dray.errors import LargeMessageError, MessageNotFound
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import KIB
 from dray.model.message import Message
 from dray.model.sizes import human_size
+from dray.model.words import counted, time_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -94,8 +94,8 @@ def _facts(found: QueuedMessage) -> dict[str, str]:
         "Position": str(found.lookup_id),
         "Parts": f"{found.parts:,}, {found.wholeness}" if found.parts else "",
         "Why it is a dead letter": found.reason,
-        "Sent": moment(found.sent_time),
-        "Arrived": moment(found.arrived_time),
+        "Sent": time_text(found.sent_time),
+        "Arrived": time_text(found.arrived_time),
         "Sent to": found.destination or "",
         "From queue manager": found.source,
         "Correlation id": found.correlation_id or "",

@@ -11,13 +11,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dray.console.form import Form, read_form, whole_number
-from dray.console.pages.asking import ask, at, counted, done, link, show
+from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.rates import HEIGHT, WIDTH, Chart, QueueRates
 from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
 from dray.model.sizes import human_size, size_in_bytes
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -11,12 +11,13 @@ from starlette.routing import BaseRoute, Route
 
 import dray.aio
 from dray.console.form import read_form
-from dray.console.pages.asking import ask, at, counted, done, link, show
+from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.in_flight import in_flight, that_leaves
 from dray.console.pages.paces import Paces
 from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from starlette.requests import Request

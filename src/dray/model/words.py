@@ -1,6 +1,10 @@
-"""Numbers and times in words."""
+"""Numbers, sizes and times in words."""
 
 from __future__ import annotations
+
+import datetime as dt
+
+from dray.model.sizes import human_size
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
@@ -21,3 +25,16 @@ def duration(seconds: float) -> str:
     if not told or (len(told) == 1 and rest >= 1):
         told.append(f"{rest:.0f} s")
     return " ".join(told[:2])
+
+
+def size_text(count: int | None) -> str:
+    """A size, or what stands for no limit."""
+    return "no limit" if count is None else human_size(count)
+
+
+def time_text(seconds: float | None) -> str:
+    """A moment in this machine's own time zone, to the second."""
+    if seconds is None:
+        return ""
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC).astimezone()
+    return moment.isoformat(" ", timespec="seconds")
