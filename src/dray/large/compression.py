@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 
 from dray.errors import ProtocolError
-from dray.model.arguments import no_sense
 from dray.model.message import Buffer
 
 if sys.version_info >= (3, 14):
@@ -19,8 +18,6 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-ZSTD = "zstd"
-COMPRESSIONS = (None, ZSTD)
 LEVEL = 1
 """0.7 GB/s and more; what levels above gain is not worth the time of a sender."""
 _PAYS_EIGHTHS = 7
@@ -31,13 +28,6 @@ _PASSED_OVER_MAX = 15
 """If a body does not compress, one fragment in sixteen is tried."""
 _WINDOW_LOG_MAX = 22
 """4 MiB, as a fragment: no frame can make a reader set aside more."""
-
-
-def check_compression(name: str | None) -> str | None:
-    """Give the name back; raises `InvalidArgument` for one that nobody knows."""
-    if name not in COMPRESSIONS:
-        raise no_sense("compression", "'zstd' or None", name)
-    return name
 
 
 class Compressor:

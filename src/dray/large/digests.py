@@ -14,7 +14,6 @@ from typing import Final, Protocol
 
 from blake3 import blake3
 
-from dray.model.arguments import no_sense
 from dray.model.message import Buffer
 
 DIGEST_BYTES: Final = 32
@@ -47,10 +46,3 @@ DIGESTS: Final[Mapping[str, Callable[[], Digest]]] = MappingProxyType(
 
 QUICK: Final = frozenset({BLAKE3})
 """Digests that take less time than a copy of the same bytes: they need no thread of their own."""
-
-
-def check_digest_kind(kind: str) -> str:
-    """Give the kind; raises `InvalidArgument` if there is none of that name."""
-    if kind not in DIGESTS:
-        raise no_sense("digest", f"one of {', '.join(sorted(DIGESTS))}", kind)
-    return kind

@@ -11,14 +11,6 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
 
-def checked_digest(kind: str | None) -> str | None:
-    """A kind of digest that there is, or None; raises `InvalidArgument`."""
-    # Loads the digests, which most programs do without.
-    from dray.large.digests import check_digest_kind
-
-    return None if kind is None else check_digest_kind(kind)
-
-
 def quota_limit(quota: int | str | EllipsisType | None) -> int | None:
     """A quota in bytes, None for no limit; `...` leaves it as it is."""
     return SetQuota.KEPT if isinstance(quota, type(...)) else optional_size(quota)

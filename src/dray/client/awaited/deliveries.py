@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, Literal
 
 from dray.client.awaited.queue import Queue
-from dray.client.calls.requests import check_timeout
 from dray.errors import (
     ConnectionLost,
     DeliveryRefused,
@@ -46,7 +45,6 @@ async def wait_for_delivery(
     timeout: float | None,
 ) -> None:
     """See `Manager.wait_for_delivery`."""
-    check_timeout(timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
     acknowledgments = Queue(link, str(parse_queue_address(administration_queue)))
     waiting = dict.fromkeys(ids)

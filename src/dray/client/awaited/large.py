@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from dray.client.awaited.choices import checked_digest
 from dray.client.awaited.joining import InTransaction, connection_in, transaction_of
 from dray.client.awaited.large_message import LargeMessage
 from dray.client.awaited.large_sending import Fragmentation, LargeSend, send_whole
@@ -30,7 +29,6 @@ from dray.client.calls.messages import (
     spells_out_properties,
 )
 from dray.client.calls.public_calls import public
-from dray.client.calls.requests import check_timeout
 from dray.client.calls.tracing import traces_receive, traces_send
 from dray.client.connections.link import QueueHandle
 from dray.client.files.progress import Progress
@@ -41,7 +39,6 @@ from dray.errors import (
     ReceiveTimeout,
     TransactionUsage,
 )
-from dray.large.compression import check_compression
 from dray.large.split import (
     LargeMessageParameters,
     check_fragment_size,
@@ -96,8 +93,8 @@ class LargeMessageQueue:
         self.handle = queue.handle
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
-        self._digest_kind = checked_digest(digest)
-        self._compression = check_compression(compression)
+        self._digest_kind = digest
+        self._compression = compression
 
     def __repr__(self) -> str:
         return f"<LargeMessageQueue {self.handle.name}>"
@@ -132,7 +129,7 @@ class LargeMessageQueue:
         also if the body is another one than before; `InDoubt` if the queue manager no longer knows
         whether the upload was committed; `TargetUnwritable` for the state file.
         """
-        kind = checked_digest(digest) or self._digest_kind or ""
+        kind = digest or self._digest_kind or ""
         cut = Fragmentation(self._parameters, self.fragment_size, kind, self._compression)
         message = addressed(Message(**properties), self.handle.name)
         # Nobody but the receiver would look at these values of the control record.
@@ -261,7 +258,6 @@ class LargeMessageQueue:
         repair: bool,
     ) -> LargeMessage:
         """Receive the first large message that fits; raises as `receive` does."""
-        check_timeout(timeout)
         own = await Transaction.begin(self.handle.link) if transaction is None else None
         used = own if transaction is None else transaction_of(transaction)
         assert used is not None

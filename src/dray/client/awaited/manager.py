@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited import moving, token_calls
-from dray.client.awaited.choices import checked_digest, quota_limit, unheard
+from dray.client.awaited.choices import quota_limit, unheard
 from dray.client.awaited.deliveries import Arrival, wait_for_delivery
 from dray.client.awaited.doctor import examine
 from dray.client.awaited.listing import all_queues
@@ -115,7 +115,7 @@ class Manager:
             journal,
             optional_size(journal_quota),
             label,
-            checked_digest(digest),
+            digest,
         )
         request = CreateQueue(check_new_queue_name(name), options, exist_ok)
         # Somebody else may have deleted the queue that we know by this name.
@@ -358,7 +358,7 @@ class Manager:
             window_size,
             request_timeout,
             consumers,
-            checked_digest(digest),
+            digest,
         )
         return await self._running.offer(asked, Manner(listen, response_timeout, progress))
 

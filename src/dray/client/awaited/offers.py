@@ -42,7 +42,7 @@ class OfferRequest(NamedTuple):
 def offered_file(asked: OfferRequest, source: SourceFile, digest_kind: str) -> Offered:
     """Read the whole file: what is known of it before it moves."""
     size = source.identity.size
-    check_terms(size, asked.fragment_size, asked.window_size, asked.consumers)
+    check_terms(size, asked.fragment_size, asked.window_size)
     reference = Reference(
         transfer=secrets.token_hex(ID_BYTES),
         label=asked.path.name[:LABEL_CHARACTERS_MAX],

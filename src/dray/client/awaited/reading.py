@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dray.client.awaited.joining import InTransaction, part_in
 from dray.client.calls.messages import messages_in
-from dray.client.calls.requests import check_count, wait_for
+from dray.client.calls.requests import wait_for
 from dray.client.connections.claims import Claims, Doubt
 from dray.errors import (
     ConnectionLost,
@@ -65,9 +65,6 @@ class MessageReader:
         peek: bool = False,
     ) -> list[Message]:
         """Return at least one message and at most one frame of them; raises `ReceiveTimeout`."""
-        check_count("max_messages", max_messages)
-        if max_bytes is not None:
-            check_count("max_bytes", max_bytes)
         wait_s = wait_for(timeout)
         # Both are bounds from above, so a lower one keeps the promise.
         count = min(max_messages, BATCH_MESSAGES_MAX)

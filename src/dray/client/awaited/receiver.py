@@ -20,7 +20,6 @@ from dray.client.awaited.large_message import LargeMessage
 from dray.client.awaited.manager import Manager
 from dray.client.awaited.transaction import Transaction
 from dray.client.calls.public_calls import public
-from dray.client.calls.requests import check_timeout
 from dray.client.calls.tracing import processing
 from dray.errors import (
     ConnectionLost,
@@ -123,7 +122,6 @@ class Receiver:
         (a lost connection, a quota, a commit in doubt) abort the transaction and are raised. With
         `reconnect` the call waits until these are over, for as long as `timeout` lasts.
         """
-        check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         handled: list[Handled] = []
         await self._handle(handler, handled.append, deadline)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import public
-from dray.client.calls.requests import check_timeout
 from dray.client.files.progress import INTERVAL_S, Progress
 from dray.client.transfer.accepting import Accepting, fragments_there
 from dray.client.transfer.board import Board
@@ -112,7 +111,6 @@ class Offer:
         Raises `TransferTimeout` if no consumer asked in time or after `timeout` seconds,
         `TransferCancelled`, `TransferSourceChanged`.
         """
-        check_timeout(timeout)
         self._check_here()
         board = self._engine.board
         if not await self._link.runtime.arrives(board.ending(), timeout):

@@ -21,7 +21,6 @@ from dray.client.awaited.offers import (
 )
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
-from dray.client.calls.requests import check_seconds, check_timeout
 from dray.client.connections.link import Link, QueueHandle
 from dray.client.files.steps import reached
 from dray.client.transfer.board import Told
@@ -85,10 +84,7 @@ class Transfers:
 
     async def offer(self, asked: OfferRequest, manner: Manner) -> Offer:
         """Offer a file, or go on with the unfinished offer of that file to that queue."""
-        if asked.wait_s is not None:
-            check_seconds("request_timeout", asked.wait_s)
-        check_seconds("response_timeout", manner.silence_s)
-        check_terms(0, asked.fragment_size, asked.window_size, asked.consumers)
+        check_terms(0, asked.fragment_size, asked.window_size)
         folder = await self._folder()
         asked = asked._replace(path=await self._link.runtime.offload(asked.path.absolute))
         for kept in await self._link.runtime.offload(all_offers, folder):
@@ -111,8 +107,6 @@ class Transfers:
 
     async def accept(self, source: str, timeout: float | None, manner: Manner) -> Incoming:
         """Return an unfinished transfer from that queue, or wait for a reference in it."""
-        check_timeout(timeout)
-        check_seconds("response_timeout", manner.silence_s)
         name = str(parse_queue_address(source))
         self._let_go_of_what_is_over()
         call = self._given_here.begin_call()
@@ -149,7 +143,6 @@ class Transfers:
 
     async def resume(self, transfer_id: str, manner: Manner) -> Offer | Incoming:
         """Resume an unfinished transfer; raises `Misuse` if there is none with that id."""
-        check_seconds("response_timeout", manner.silence_s)
         folder = await self._folder()
         runtime = self._link.runtime
         running = False
@@ -212,7 +205,6 @@ class Transfers:
 
     async def linger(self, seconds: float) -> None:
         """Have offers that ended undone here tell those who have taken them, for so long."""
-        check_seconds("seconds", seconds)
         until = time.monotonic() + seconds
         folder = await self._folder()
         at_rest = await self._link.runtime.offload(taken_and_at_rest, folder)

@@ -6,7 +6,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from dray.client.calls.requests import check_count
 from dray.client.transfer.fingerprint import TEXT_PATTERN, Fingerprint
 from dray.errors import Misuse
 from dray.large.digests import DIGESTS
@@ -70,10 +69,8 @@ def read_reference(extension: Buffer, body: Buffer) -> Reference | None:
     return reference if reference.fingerprint.kind in DIGESTS else None
 
 
-def check_terms(size: int, fragment_size: int, window_size: int, consumers: str) -> None:
+def check_terms(size: int, fragment_size: int, window_size: int) -> None:
     """Raise `Misuse` for terms out of bounds."""
-    check_count("fragment_size", fragment_size)
-    check_count("window_size", window_size)
     if not 1 <= fragment_size <= TRANSFER_FRAGMENT_BYTES_MAX:
         raise Misuse(
             f"fragment_size must be 1 to {TRANSFER_FRAGMENT_BYTES_MAX} bytes, not {fragment_size}"
@@ -85,5 +82,3 @@ def check_terms(size: int, fragment_size: int, window_size: int, consumers: str)
             f"a file of {size} bytes has more than {TRANSFER_FRAGMENTS_MAX} fragments of"
             f" {fragment_size} bytes; choose a larger fragment_size"
         )
-    if consumers not in ("one", "many"):
-        raise Misuse(f'consumers must be "one" or "many", not {consumers!r}')
