@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from dray.testing.disk import Operation, SimDisk
 from dray.testing.inode import some_sectors
+from dray.testing.name_changes import NameChange, sync_names
 
 ALL_COMBINATIONS_OF: Final = 5
 """All combinations of up to so many unsynced changes are looked at: 32."""
@@ -58,20 +59,12 @@ class _Picture:
         self.unsynced.clear()
 
 
-class _NameChange(NamedTuple):
-    """A change of a folder: `picture` under `name`, or nothing; `gone` is what it was called."""
-
-    name: str
-    picture: _Picture | None
-    gone: str = ""
-
-
 class CrashPoint(NamedTuple):
     """A moment in a recording, behind `done` operations."""
 
     done: int
     names: dict[str, _Picture]
-    unsynced_names: list[_NameChange]
+    unsynced_names: list[NameChange[_Picture]]
     pictures: list[_Picture]
 
     @property
@@ -112,7 +105,7 @@ class CrashPoint(NamedTuple):
         names = dict(self.names)
         for change, fate in zip(self.unsynced_names, fates, strict=False):
             if fate != LOST:
-                _rename(names, change)
+                change.apply(names)
         survived = {}
         for picture in self.pictures:
             chosen = [(change, next(fates)) for change in picture.unsynced]
@@ -145,7 +138,7 @@ class _Recorded:
     def __init__(self, base: SimDisk | None) -> None:
         self._names: dict[str, _Picture] = {}
         self._durable: dict[str, _Picture] = {}
-        self._unsynced: list[_NameChange] = []
+        self._unsynced: list[NameChange[_Picture]] = []
         for folder in ("", "lqs", "quarantine") if base is not None else ():
             for plain in base.names(folder) if base is not None else ():
                 name = f"{folder}/{plain}" if folder else plain
@@ -156,21 +149,21 @@ class _Recorded:
     def point(self, done: int) -> CrashPoint:
         pictures = {id(each): each for each in (*self._durable.values(), *self._names.values())}
         for change in self._unsynced:
-            if change.picture is not None:
-                pictures[id(change.picture)] = change.picture
+            if change.file is not None:
+                pictures[id(change.file)] = change.file
         unsynced = [each for each in pictures.values() if each.unsynced]
         return CrashPoint(done, dict(self._durable), list(self._unsynced), unsynced)
 
     def syncs_something(self, operation: Operation) -> bool:
         if operation.verb == "sync_directory":
-            return any(_in_folder(change, operation.name) for change in self._unsynced)
+            return any(change.is_in(operation.name) for change in self._unsynced)
         return bool(self._names[operation.name].unsynced)
 
     def replay(self, operation: Operation) -> None:
         verb, name = operation.verb, operation.name
         match verb:
             case "create":
-                self._rename(_NameChange(name, self._names.get(name) or _Picture()))
+                self._rename(NameChange(name, self._names.get(name) or _Picture()))
             case "write":
                 self._names[name].write(_Change(operation.offset, operation.data))
             case "resize":
@@ -178,26 +171,17 @@ class _Recorded:
             case "sync":
                 self._names[name].sync()
             case "sync_directory":
-                self._sync_names(name)
+                self._unsynced = sync_names(self._unsynced, name, self._durable)
             case "rename":
-                self._rename(_NameChange(operation.other, self._names[name], gone=name))
+                self._rename(NameChange(operation.other, self._names[name], gone=name))
             case "remove":
-                self._rename(_NameChange(name, None))
+                self._rename(NameChange(name, None))
             case _:
                 assert verb == "mark", f"nobody knows what {verb} does to a disk"
 
-    def _rename(self, change: _NameChange) -> None:
-        _rename(self._names, change)
+    def _rename(self, change: NameChange[_Picture]) -> None:
+        change.apply(self._names)
         self._unsynced.append(change)
-
-    def _sync_names(self, folder: str) -> None:
-        waiting = []
-        for change in self._unsynced:
-            if _in_folder(change, folder):
-                _rename(self._durable, change)
-            else:
-                waiting.append(change)
-        self._unsynced = waiting
 
 
 def _same_place(one: _Change, other: _Change) -> bool:
@@ -248,19 +232,3 @@ def _put(disk: SimDisk, name: str, data: bytearray, size: int) -> None:
     if data:
         file.write(data, 0)
     file.sync()
-
-
-def _rename(names: dict[str, _Picture], change: _NameChange) -> None:
-    if change.gone:
-        names.pop(change.gone, None)
-    if change.picture is not None:
-        names[change.name] = change.picture
-    else:
-        names.pop(change.name, None)
-
-
-def _in_folder(change: _NameChange, folder: str) -> bool:
-    return folder in (
-        change.name.rpartition("/")[0],
-        (change.gone or change.name).rpartition("/")[0],
-    )

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from dray.errors import StoreCorrupt, StoreFull, StoreLocked, StorePoisoned
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, ReadableBuffer
 from dray.testing.inode import CrashEffect, Inode, patch
+from dray.testing.name_changes import NameChange, sync_names
 
 __all__ = ["CrashEffect", "Operation", "SimDisk", "SimFile"]
 
@@ -35,14 +36,6 @@ class Operation(NamedTuple):
     offset: int = 0
     data: bytes = b""
     other: str = ""
-
-
-class _Name(NamedTuple):
-    """A change of the directory: `inode` under `name`, or nothing."""
-
-    name: str
-    inode: Inode | None
-    gone: str = ""
 
 
 class SimFile:
@@ -116,7 +109,7 @@ class SimDisk:
         self._capacity = capacity
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
-        self._unsynced_names: list[_Name] = []
+        self._unsynced_names: list[NameChange[Inode]] = []
         self._locked = False
         self._dead = False
         self._write_fault = 0
@@ -144,7 +137,7 @@ class SimDisk:
         if inode is None:
             inode = self._names[name] = Inode()
             self.record(Operation("create", name))
-            self._unsynced_names.append(_Name(name, inode))
+            self._unsynced_names.append(NameChange(name, inode))
         if inode.size < size:
             self.record(Operation("resize", name, size))
             inode.resize(size)
@@ -180,26 +173,20 @@ class SimDisk:
         self.check_alive()
         self.record(Operation("rename", old, other=new))
         inode = self._names[new] = self._names.pop(old)
-        self._unsynced_names.append(_Name(new, inode, gone=old))
+        self._unsynced_names.append(NameChange(new, inode, gone=old))
 
     def remove(self, name: str) -> None:
         """Take the name away."""
         self.check_alive()
         self.record(Operation("remove", name))
         del self._names[name]
-        self._unsynced_names.append(_Name(name, None))
+        self._unsynced_names.append(NameChange(name, None))
 
     def sync_directory(self, folder: str = "") -> None:
         """Make names of a folder durable, unless a fault was asked for."""
         self.admit_sync(folder or "the directory")
         self.record(Operation("sync_directory", folder))
-        waiting = []
-        for change in self._unsynced_names:
-            if folder in (_folder_of(change.name), _folder_of(change.gone or change.name)):
-                _rename(self._durable_names, change)
-            else:
-                waiting.append(change)
-        self._unsynced_names = waiting
+        self._unsynced_names = sync_names(self._unsynced_names, folder, self._durable_names)
 
     def free_bytes(self) -> int:
         """Room that is left."""
@@ -225,7 +212,7 @@ class SimDisk:
             if fate is CrashEffect.CHANCE and self._rng.randrange(2):
                 continue
             if fate is not CrashEffect.LOST:
-                _rename(names, change)
+                change.apply(names)
         for name, inode in sorted(names.items()):
             after._names[name] = inode.after_crash(fate, self._rng)
         after._durable_names = dict(after._names)
@@ -241,8 +228,8 @@ class SimDisk:
             name: survivors[id(inode)] for name, inode in self._durable_names.items()
         }
         for change in self._unsynced_names:
-            inode = change.inode and (survivors.get(id(change.inode)) or change.inode.after_kill())
-            after._unsynced_names.append(change._replace(inode=inode))
+            inode = change.file and (survivors.get(id(change.file)) or change.file.after_kill())
+            after._unsynced_names.append(change._replace(file=inode))
         self._dead = True
         return after
 
@@ -331,16 +318,3 @@ class SimDisk:
         """Note one operation, if anybody listens. Verb "mark" is the workload's own."""
         if self._operations is not None:
             self._operations.append(operation)
-
-
-def _folder_of(name: str) -> str:
-    return name.rpartition("/")[0]
-
-
-def _rename(names: dict[str, Inode], change: _Name) -> None:
-    if change.gone:
-        names.pop(change.gone, None)
-    if change.inode is not None:
-        names[change.name] = change.inode
-    else:
-        names.pop(change.name, None)
