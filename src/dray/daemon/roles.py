@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from dray.machine import Core
 from dray.manager.events import Body, Effect, Event, Into, Peer
@@ -13,6 +13,9 @@ from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
 from dray.wire.frames import Head, Hello
+from dray.wire.stream import Frame
+
+_Connection = TypeVar("_Connection", contravariant=True)
 
 
 class Deciding(Core[Event, Effect], Protocol):
@@ -107,4 +110,29 @@ class ServedConnection(Protocol):
 
     def reconsider(self) -> None:
         """Take frames, or wait, as the owner now says."""
+        ...
+
+
+class FrameOwner(Protocol[_Connection]):
+    """Takes the events of a connection or session."""
+
+    def frame_came(self, connection: _Connection, frame: Frame) -> None:
+        """A whole frame; its body is valid during the call only."""
+        ...
+
+    def connection_closed(self, connection: _Connection, reason: str) -> None:
+        """It is over. Told once, also after `finish`."""
+        ...
+
+    def reads(self) -> None:
+        """Frames are about to be passed on; `has_read` follows."""
+        ...
+
+    def has_read(self) -> None:
+        """They were, as far as the connection's share of a pass went."""
+        ...
+
+    @property
+    def overfull(self) -> bool:
+        """Whether so much waits for the disk that nothing more should come."""
         ...

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from dray.daemon.files.lent_files import LentFiles
 from dray.daemon.limits import INTAKE_SMALL_BYTES_MAX
-from dray.daemon.roles import ServedConnection
+from dray.daemon.roles import FrameOwner, ServedConnection
 from dray.daemon.sockets.outbox import unpin_all
 from dray.daemon.sockets.reasons import uncopied
 from dray.daemon.sockets.surroundings import Surroundings
@@ -35,36 +35,15 @@ Take = Callable[[Frame], None]
 """Called with each answer, in the turn that gives it."""
 
 
-class SessionOwner(Protocol):
-    """Takes the events of a session."""
-
-    def frame_came(self, connection: ServedConnection, frame: Frame) -> None:
-        """A whole frame; its body is valid during the call only."""
-        ...
-
-    def connection_closed(self, connection: ServedConnection, reason: str) -> None:
-        """The session is over."""
-        ...
-
-    def reads(self) -> None:
-        """A frame is about to be passed on; `has_read` follows."""
-        ...
-
-    def has_read(self) -> None:
-        """It was."""
-        ...
-
-    @property
-    def overfull(self) -> bool:
-        """Whether so much waits for the disk that nothing more should come."""
-        ...
-
-
 class DirectSession:
     """One session; every call of it needs the turn."""
 
     def __init__(
-        self, around: Surroundings, owner: SessionOwner, take: Take, hung_up: Callable[[], None]
+        self,
+        around: Surroundings,
+        owner: FrameOwner[ServedConnection],
+        take: Take,
+        hung_up: Callable[[], None],
     ) -> None:
         """Pass frames on to `owner` and answers to `take`; tell `hung_up` once when it ends."""
         self.caller: Caller | None = OWNER

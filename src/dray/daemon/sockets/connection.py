@@ -29,6 +29,7 @@ from dray.daemon.limits import (
     READ_BYTES_PER_PASS,
     READ_FRAMES_PER_PASS,
 )
+from dray.daemon.roles import FrameOwner
 from dray.daemon.sockets.outbox import SocketOutbox, size_of, unpin_all
 from dray.daemon.sockets.reasons import reason_of, uncopied
 from dray.daemon.sockets.surroundings import Surroundings
@@ -51,32 +52,11 @@ class _State(enum.Enum):
     CLOSED = "closed"
 
 
-class Owner(Protocol):
-    """Takes the events of a connection."""
-
-    def frame_came(self, connection: FrameConnection, frame: Frame) -> None:
-        """A whole frame; its body is valid during the call only."""
-        ...
-
-    def connection_closed(self, connection: FrameConnection, reason: str) -> None:
-        """The socket is gone. Told once, also after `finish`."""
-        ...
+class Owner(FrameOwner["FrameConnection"], Protocol):
+    """Takes the events of a connection, whose bytes may be no frame."""
 
     def frame_refused(self, connection: FrameConnection, error: ProtocolError) -> None:
         """The bytes are not a frame, and later ones cannot be understood: `refuse` in due time."""
-        ...
-
-    def reads(self) -> None:
-        """The input of a connection is about to be passed on; `has_read` follows."""
-        ...
-
-    def has_read(self) -> None:
-        """It was, as far as the connection's share of a pass went."""
-        ...
-
-    @property
-    def overfull(self) -> bool:
-        """Whether so much waits for the disk that nothing more should be read."""
         ...
 
 
