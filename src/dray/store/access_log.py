@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from dray.store.chain import (
     ChainedFile,
     ChainReport,
     before_first,
+    decoded,
     moment,
     read_end,
     read_lines,
@@ -73,19 +74,8 @@ class AccessLine(NamedTuple):
 
     def entry(self, number: int, previous: str) -> AccessEntry:
         """The entry of that number behind the one of that digest."""
-        at, act, caller, address, session, frame, subject, times = self
-        return AccessEntry(
-            number=number,
-            time=moment(at),
-            act=act,
-            caller=caller,
-            address=address,
-            session=session,
-            frame=frame,
-            subject=subject,
-            times=times,
-            previous=previous,
-        )
+        told = self._asdict()
+        return AccessEntry(number=number, time=moment(told.pop("at")), previous=previous, **told)
 
 
 class AccessLog:
@@ -158,22 +148,13 @@ def last_entries(data: Path, count: int) -> list[AccessEntry]:
     found: list[AccessEntry] = []
     for name in reversed(ACCESS_NAMES):
         lines = read_end(data / name, ACCESS_LINE_BYTES * count).splitlines()
-        for image in reversed(lines):
-            try:
-                found.append(msgspec.json.decode(image, type=AccessEntry))
-            except msgspec.DecodeError:
-                # The first one may have lost its beginning, the last one its end.
-                continue
-            if len(found) == count:
-                return found
+        found += islice(decoded(reversed(lines), AccessEntry), count - len(found))
+        if len(found) == count:
+            break
     return found
 
 
 def read_access_log(data: Path) -> Iterator[AccessEntry]:
     """All entries that can be read, oldest first. Raises StoreError."""
     for name in ACCESS_NAMES:
-        for image in read_lines(data / name):
-            try:
-                yield msgspec.json.decode(image, type=AccessEntry)
-            except msgspec.DecodeError:
-                continue
+        yield from decoded(read_lines(data / name), AccessEntry)

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from dray.store.chain import ChainedFile, moment, read_lines
+from dray.store.chain import ChainedFile, decoded, moment, read_lines
 
 AUDIT_NAME: Final = "audit.jsonl"
 _log = logging.getLogger("dray.audit")
@@ -38,11 +38,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_entries(path: str | os.PathLike[str]) -> Iterator[AuditEntry]:
     """All entries that can be read, oldest first. Raises StoreError."""
-    for image in read_lines(Path(path)):
-        try:
-            yield msgspec.json.decode(image, type=AuditEntry)
-        except msgspec.DecodeError:
-            continue
+    return decoded(read_lines(Path(path)), AuditEntry)
 
 
 class AuditLog(ChainedFile):

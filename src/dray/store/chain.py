@@ -13,10 +13,11 @@ import fcntl
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -55,6 +56,9 @@ BEGINNING: Final = ChainHead(0, ORIGIN)
 """Where a chain begins."""
 EntryOf = Callable[[int, str], msgspec.Struct]
 """Makes an entry of its number and of the digest before it."""
+
+
+_Entry = TypeVar("_Entry", bound=msgspec.Struct)
 
 
 class _Links(msgspec.Struct, frozen=True):
@@ -103,6 +107,13 @@ def read_lines(path: Path) -> Iterator[bytes]:
         return
     except OSError as error:
         raise unusable(path, error) from error
+
+
+def decoded(lines: Iterable[bytes], kind: type[_Entry]) -> Iterator[_Entry]:
+    """The entries in some lines; a line that was changed, or has lost an end, may be none."""
+    for image in lines:
+        with suppress(msgspec.DecodeError):
+            yield msgspec.json.decode(image, type=kind)
 
 
 def read_end(path: Path, length: int) -> bytes:
