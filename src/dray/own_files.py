@@ -10,7 +10,12 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+from dray.fsync import sync_folder
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -46,6 +51,26 @@ def create_own(path: Path) -> int:
     """
     path.unlink(missing_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, FILE_MODE)
+
+
+@contextmanager
+def replacing(path: Path, fresh: Path | None = None) -> Iterator[BinaryIO]:
+    """Give a file that stands at `path`, whole and durable, once the block has ended.
+
+    Until then, and if the block fails, an older file of that name is there as it was. It grows as
+    `fresh`, by default `<path>.new`. Only its owner can read it. Raises OSError.
+    """
+    fresh = fresh or path.with_name(f"{path.name}.new")
+    try:
+        with os.fdopen(create_own(fresh), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        sync_folder(path.parent)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def open_own(path: Path, mode: int = FILE_MODE) -> int:

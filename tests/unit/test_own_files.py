@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.own_files import create_own, make_own_folder, open_own
+from dray.own_files import create_own, make_own_folder, open_own, replacing
 
 DESCRIPTORS = Path("/proc/self/fd")
 
@@ -69,3 +69,45 @@ def test_only_its_owner_can_open_a_file_or_folder_of_ours(tmp_path):
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"opened": 0o600, "created": 0o600, "folder": 0o700}
+
+
+def test_a_file_is_replaced_only_once_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"older")
+    with replacing(path) as file:
+        file.write(b"newer")
+        file.flush()
+        assert (path.read_bytes(), (tmp_path / "f.new").read_bytes()) == (b"older", b"newer")
+    assert path.read_bytes() == b"newer"
+    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_block_that_fails_leaves_the_older_file_and_nothing_beside_it(tmp_path, error):
+    path = tmp_path / "f"
+    path.write_bytes(b"older")
+
+    with pytest.raises(error), replacing(path, tmp_path / "fresh") as file:  # noqa: PT012
+        file.write(b"newer")
+        raise error
+    assert path.read_bytes() == b"older"
+    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+
+
+def test_the_name_of_a_replaced_file_is_synced_after_its_bytes(tmp_path, monkeypatch):
+    done = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(descriptor):
+        done.append(str((DESCRIPTORS / str(descriptor)).readlink()))
+        fsync(descriptor)
+
+    def renamed(self, target):
+        done.append("renamed")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    with replacing(tmp_path / "f") as file:
+        file.write(b"bytes")
+    assert done == [str(tmp_path / "f.new"), "renamed", str(tmp_path)]

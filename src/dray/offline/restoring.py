@@ -24,6 +24,7 @@ import msgspec
 
 from dray.delivery.events import DeliverySettings
 from dray.errors import DrayError, Misuse, SourceUnreadable, StoreError
+from dray.fsync import sync_folder
 from dray.manager.facts import Restored, encode_fact
 from dray.manager.state.snapshots import replay
 from dray.manager.state.state import State
@@ -190,11 +191,7 @@ def _rename(building: Path, wanted: Path) -> None:
     with suppress(FileNotFoundError):
         wanted.rmdir()
     building.rename(wanted)
-    descriptor = os.open(wanted.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(wanted.parent)
 
 
 def _unheard(_done: int, _total: int) -> None:

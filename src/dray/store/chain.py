@@ -23,6 +23,7 @@ import msgspec
 
 from dray.errors import StoreError
 from dray.forks import keep_from_children
+from dray.fsync import sync_folder
 from dray.own_files import open_own
 
 SEE_TO_IT: Final = "check its disk and its permissions, and start again"
@@ -195,11 +196,7 @@ class ChainedFile:
         self._descriptor = open_own(self.path)
         fcntl.fcntl(self._descriptor, fcntl.F_SETFL, os.O_APPEND)
         if not self.known:
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self.path.parent)
 
     def _write(self, image: bytes) -> None:
         if not os.fstat(self._descriptor).st_nlink:

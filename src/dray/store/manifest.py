@@ -24,8 +24,7 @@ import msgspec
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
-from dray.fsync import sync_folder
-from dray.own_files import create_own, open_own_existing
+from dray.own_files import open_own_existing, replacing
 from dray.store.audit import AUDIT_NAME
 from dray.store.chain import ORIGIN, ChainReport, verify_chain
 from dray.store.decisions import LOG_LOST, LOG_NAME
@@ -206,19 +205,8 @@ def overwrite_manifest(data: Path, manifest: Manifest) -> None:
 
 def replace_file(path: Path, image: bytes) -> None:
     """Write a file so that after any crash it is there as it was or as it is. Raises OSError."""
-    new = path.with_name(f"{path.name}.new")
-    descriptor = create_own(new)
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(image)
-        os.fsync(descriptor)
-    except OSError:
-        new.unlink()
-        raise
-    finally:
-        os.close(descriptor)
-    new.replace(path)
-    sync_folder(path.parent)
+    with replacing(path) as file:
+        file.write(image)
 
 
 def _what_changed(was: FileMark, now: FileMark) -> str:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from dray.checksum import crc32c
 from dray.errors import ProtocolError, StoreCorrupt, TargetUnwritable
-from dray.fsync import sync_folder
 from dray.model.backup import BackupReport
-from dray.own_files import create_own
+from dray.own_files import replacing
 from dray.wire.archive import RUN, About, ArchiveWriter
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
 
@@ -48,19 +47,12 @@ async def back_up(
 @contextmanager
 def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
     """A file that gets its name when it is complete and durable, and leaves nothing otherwise."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(create_own(part), "wb") as file:
+        with replacing(path, path.with_name(f".{path.name}.{os.getpid()}.part")) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
     except OSError as error:
         sentence = f"{path} cannot be written: {error.strerror or error}"
         raise TargetUnwritable(sentence, path=str(path)) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 async def _draw(

@@ -18,8 +18,7 @@ import msgspec
 
 from dray.client.files.steps import reached
 from dray.errors import Misuse, SourceChanged, TargetUnwritable
-from dray.fsync import sync_folder
-from dray.own_files import create_own
+from dray.own_files import replacing
 
 if TYPE_CHECKING:
     from dray.client.files.sources import AwaitedChunkSource, Source
@@ -159,15 +158,10 @@ class UploadStateFile:
 
     def write(self, note: UploadNote) -> None:
         """Replace it, durably."""
-        partial = self.path.with_name(self.path.name + ".partial")
         try:
-            with os.fdopen(create_own(partial), "wb") as file:
+            with replacing(self.path, self.path.with_name(self.path.name + ".partial")) as file:
                 file.write(msgspec.json.format(msgspec.json.encode(note)))
-                file.flush()
-                os.fsync(file.fileno())
-            reached("state-written")
-            partial.replace(self.path)
-            sync_folder(self.path.parent)
+                reached("state-written")
         except OSError as error:
             raise self._unwritable(error) from error
         reached("state-named")

@@ -24,9 +24,8 @@ import msgspec
 from dray.client.transfer.reference import Reference
 from dray.errors import Misuse, TargetUnwritable
 from dray.forks import keep_from_children
-from dray.fsync import sync_folder
 from dray.model.transfer import TransferState, TransferStatus
-from dray.own_files import create_own, make_own_folder, open_own
+from dray.own_files import make_own_folder, open_own, replacing
 
 OUT, IN = "out", "in"
 _LOCK = struct.Struct("hhqqi4x")
@@ -109,18 +108,9 @@ class StateFile:
 
     def write(self, kept: Offered | KeptIncoming) -> None:
         """Replace what is kept, durably; raises `TargetUnwritable`."""
-        fresh = self._path.with_name(f"{self._path.name}.new")
         try:
-            descriptor = create_own(fresh)
-            try:
-                data = msgspec.json.encode(kept)
-                while data:
-                    data = data[os.write(descriptor, data) :]
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            fresh.replace(self._path)
-            sync_folder(self._path.parent)
+            with replacing(self._path) as file:
+                file.write(msgspec.json.encode(kept))
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
