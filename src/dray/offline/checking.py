@@ -34,7 +34,7 @@ from dray.manager.queue.index import Entry, unpack
 from dray.manager.queue.part_records import find_parts
 from dray.model.ids import ManagerId, join_id
 from dray.offline.checking_files import check_audit, check_checkpoints, check_queue_files
-from dray.offline.findings import CheckReport, Findings
+from dray.offline.findings import CheckReport
 from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
 from dray.store.heap.heap import Extent, file_name, numbers_of
@@ -67,42 +67,42 @@ def check_store(path: str | Path, told: Told | None = None) -> CheckReport:
     runs, StoreError if there is none; damage is told in the report.
     """
     with Offline(path) as offline:
-        findings = Findings(str(path))
+        report = CheckReport(directory=str(path))
         try:
-            check_checkpoints(offline.disk, findings)
+            check_checkpoints(offline.disk, report)
             state = offline.load()
         except StoreCorrupt as error:
-            _tell_refusal(error, findings)
-            return findings.report()
-        findings.manager_id = state.manager_id
+            _tell_refusal(error, report)
+            return report
+        report.manager_id = state.manager_id
         for sentence in offline.doubts:
-            findings.doubt(LOG_NAME, sentence, remedy="a start cuts it off")
+            report.doubt(LOG_NAME, sentence, remedy="a start cuts it off")
         if offline.refusal is not None:
-            _tell_refusal(offline.refusal, findings)
-        _check_second_ways(offline, findings)
-        _check_queues(state, findings)
-        _check_streams(state, findings)
-        damaged = _Records(offline, findings, told or _unheard).check()
-        _check_large(offline, findings, damaged)
-        check_queue_files(offline, findings)
-        check_audit(Path(path), findings)
-        findings.groups, findings.queues = offline.chain.groups, len(state.queues)
-        return findings.report()
+            _tell_refusal(offline.refusal, report)
+        _check_second_ways(offline, report)
+        _check_queues(state, report)
+        _check_streams(state, report)
+        damaged = _Records(offline, report, told or _unheard).check()
+        _check_large(offline, report, damaged)
+        check_queue_files(offline, report)
+        check_audit(Path(path), report)
+        report.groups, report.queues = offline.chain.groups, len(state.queues)
+        return report
 
 
-def _tell_refusal(error: StoreCorrupt, findings: Findings) -> None:
-    findings.damage(str(error.fields.get("file", LOG_NAME)), str(error), remedy="a start refuses")
+def _tell_refusal(error: StoreCorrupt, report: CheckReport) -> None:
+    report.damage(str(error.fields.get("file", LOG_NAME)), str(error), remedy="a start refuses")
 
 
-def _check_second_ways(offline: Offline, findings: Findings) -> None:
+def _check_second_ways(offline: Offline, report: CheckReport) -> None:
     """Files that a start does not need if all others are whole."""
     for each in offline.disagreements:
-        findings.damage(each.map_name, str(each))
+        report.damage(each.map_name, str(each))
     for name in offline.unused_maps:
         remedy = "it is not needed; the checkpoint after next writes it anew"
-        findings.damage(name, "its header is gone, or its checksum does not fit", remedy=remedy)
+        report.damage(name, "its header is gone, or its checksum does not fit", remedy=remedy)
     if offline.log_breaks_at is not None:
-        findings.damage(
+        report.damage(
             LOG_NAME,
             f"the group at byte {offline.log_breaks_at} is damaged, before the newest checkpoint",
             remedy="it is needed only if that one is lost, and not after two more checkpoints",
@@ -112,9 +112,9 @@ def _check_second_ways(offline: Offline, findings: Findings) -> None:
 class _Records:
     """The walk over all records, in the order in which they lie on the disk."""
 
-    def __init__(self, offline: Offline, findings: Findings, told: Told) -> None:
+    def __init__(self, offline: Offline, report: CheckReport, told: Told) -> None:
         self._offline = offline
-        self._findings = findings
+        self._report = report
         self._told = told
         self._buffer = bytearray()
         self._damaged: set[tuple[str, int]] = set()
@@ -129,12 +129,12 @@ class _Records:
             before = claim.extent
             done += claim.extent.length
             self._told(done, total)
-        self._findings.messages, self._findings.record_bytes = len(claims), done
+        self._report.messages, self._report.record_bytes = len(claims), done
         used = {claim.extent.file for claim in claims}
-        self._findings.heap_files = len(used)
+        self._report.heap_files = len(used)
         self._check_sizes(claims)
         free = [n for n in numbers_of(self._offline.disk.names()) if n not in used]
-        self._findings.free_heap_files = len(free)
+        self._report.free_heap_files = len(free)
         return self._damaged
 
     def _check_sizes(self, claims: list[_Claim]) -> None:
@@ -150,11 +150,11 @@ class _Records:
             )
             if end:
                 remedy = "its messages can be used"
-                self._findings.damage(file_name(number), sentence, remedy=remedy)
+                self._report.damage(file_name(number), sentence, remedy=remedy)
             else:
                 # A power failure while it is made can leave its name without its size.
                 remedy = "it is empty, and its next use makes it long enough"
-                self._findings.doubt(file_name(number), sentence, remedy=remedy)
+                self._report.doubt(file_name(number), sentence, remedy=remedy)
 
     def _claims(self) -> Iterator[_Claim]:
         state = self._offline.state
@@ -203,15 +203,15 @@ class _Records:
         entry = claim.entry
         if entry is None:
             sentence = f"the record at byte {at}, of {claim.queue}, cannot be used: {wrong}"
-            self._findings.damage(name, sentence, queue=claim.queue)
+            self._report.damage(name, sentence, queue=claim.queue)
             return
         if claim.queue == QUARANTINE_NAME:
-            self._findings.note(name, f"in quarantine: {wrong}", claim.queue)
+            self._report.note(name, f"in quarantine: {wrong}", claim.queue)
             return
         self._damaged.add((claim.queue, entry.lookup_id))
         intact = header is not None and header.number == entry.number
         source = header.source.hex() if header is not None and intact else "?" * _HEX_DIGITS
-        self._findings.damage(
+        self._report.damage(
             name,
             f"the record at byte {at}, {claim.extent.length} bytes long, cannot be used: {wrong}",
             queue=claim.queue,
@@ -243,7 +243,7 @@ def _disagreement(entry: Entry, header: RecordHeader) -> str:
     return ""
 
 
-def _check_queues(state: State, findings: Findings) -> None:
+def _check_queues(state: State, report: CheckReport) -> None:
     stored: dict[Account, int] = dict.fromkeys(state.ledger.stored, 0)
     for queue in state.queues:
         entries = [unpack(packed) for packed in queue.index.everything()]
@@ -251,23 +251,23 @@ def _check_queues(state: State, findings: Findings) -> None:
         stored[queue.account] += size
         if size != queue.index.byte_count:
             sentence = f"it counts {queue.index.byte_count} bytes and holds {size}"
-            findings.damage(LOG_NAME, sentence, queue=queue.name)
+            report.damage(LOG_NAME, sentence, queue=queue.name)
         positions = {entry.lookup_id for entry in entries}
         if len(positions) != len(entries):
-            findings.damage(LOG_NAME, "two messages have one position", queue=queue.name)
+            report.damage(LOG_NAME, "two messages have one position", queue=queue.name)
         if positions and not 0 < min(positions) <= max(positions) < queue.next_lookup_id:
             sentence = f"a position is not below the next one, {queue.next_lookup_id}"
-            findings.damage(LOG_NAME, sentence, queue=queue.name)
+            report.damage(LOG_NAME, sentence, queue=queue.name)
         quota = queue.quota
         if quota is not None and size > quota:
-            findings.note(LOG_NAME, f"it holds {size} bytes, its quota is {quota}", queue.name)
+            report.note(LOG_NAME, f"it holds {size} bytes, its quota is {quota}", queue.name)
     for account, size in stored.items():
         if size != state.ledger.stored[account]:
             sentence = f"account {account.value} counts {state.ledger.stored[account]} of {size}"
-            findings.damage(LOG_NAME, sentence)
+            report.damage(LOG_NAME, sentence)
 
 
-def _check_streams(state: State, findings: Findings) -> None:
+def _check_streams(state: State, report: CheckReport) -> None:
     for queue in state.queues:
         stream = queue.stream
         if stream is None:
@@ -275,17 +275,17 @@ def _check_streams(state: State, findings: Findings) -> None:
         first = queue.index.first()
         if not stream.base <= stream.last < max(queue.next_lookup_id, 1):
             sentence = f"its stream has numbers up to {stream.last} from base {stream.base}"
-            findings.damage(LOG_NAME, sentence, queue=queue.name)
+            report.damage(LOG_NAME, sentence, queue=queue.name)
         if first is not None and unpack(first).lookup_id <= stream.floor:
             sentence = f"it still has messages that were acknowledged, up to {stream.floor}"
-            findings.damage(LOG_NAME, sentence, queue=queue.name)
+            report.damage(LOG_NAME, sentence, queue=queue.name)
     for incoming in state.incoming.state():
         if not incoming.sequence_id or not incoming.number:
             sentence = f"stream {incoming.stream} of {incoming.source} was accepted up to nothing"
-            findings.damage(LOG_NAME, sentence)
+            report.damage(LOG_NAME, sentence)
 
 
-def _check_large(offline: Offline, findings: Findings, damaged: set[tuple[str, int]]) -> None:
+def _check_large(offline: Offline, report: CheckReport, damaged: set[tuple[str, int]]) -> None:
     for queue in offline.state.queues:
         if queue.stream is not None or any(name == queue.name for name, _ in damaged):
             continue
@@ -295,13 +295,13 @@ def _check_large(offline: Offline, findings: Findings, damaged: set[tuple[str, i
             missing = assembly.missing()
             if missing:
                 state = "has holes" if assembly.decided else "is in flight"
-                findings.note(LOG_NAME, f"large message {key} {state}: {missing}", queue.name)
+                report.note(LOG_NAME, f"large message {key} {state}: {missing}", queue.name)
             elif not _digest_fits(offline, queue, assembly):
                 # Its records are as they were sent, so it was sent so; the receiver will refuse it.
                 sentence = f"the body of large message {key} does not fit its trailer"
-                findings.note(LOG_NAME, sentence, queue.name)
+                report.note(LOG_NAME, sentence, queue.name)
             else:
-                findings.large_messages += 1
+                report.large_messages += 1
 
 
 def _digest_fits(offline: Offline, queue: StoredQueue, assembly: Assembly) -> bool:

@@ -18,7 +18,7 @@ from dray.store.recovery.survey import Sight, look
 
 if TYPE_CHECKING:
     from dray.manager.queue.queues import StoredQueue
-    from dray.offline.findings import Findings
+    from dray.offline.findings import CheckReport
     from dray.offline.stopped import Offline
     from dray.store.reading import ReadOnlyDisk
 
@@ -27,24 +27,24 @@ _LEFT_TO_THE_LOG: Final = {Pair.NONE, Pair.TORN}
 _MOVED_ASIDE: Final = "a start moves it to quarantine"
 
 
-def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
+def check_checkpoints(disk: ReadOnlyDisk, report: CheckReport) -> None:
     """Each file of the pair by itself: either alone must be able to start the store."""
     seen = look(disk)
     for name in seen.damaged:
-        findings.damage(
+        report.damage(
             name,
             "its header is gone, or its checksum does not fit",
             remedy=_instead_of(name, seen, "the next checkpoint replaces this one"),
         )
     for name in seen.missing:
         remedy = _instead_of(name, seen, "a start makes this one anew")
-        findings.damage(name, "it is missing", remedy=remedy)
+        report.damage(name, "it is missing", remedy=remedy)
     for name in seen.cut:
         remedy = "it can be used; a start or the checkpoint after next makes it long enough"
-        findings.damage(name, "it was cut off, but has everything that counts", remedy=remedy)
+        report.damage(name, "it was cut off, but has everything that counts", remedy=remedy)
     for name in disk.names():
         if not is_own_name(name) and name != LOCK_NAME:
-            findings.note(name, "no queue manager gives such a name to a file")
+            report.note(name, "no queue manager gives such a name to a file")
 
 
 def _instead_of(name: str, seen: Sight, then: str) -> str:
@@ -60,48 +60,48 @@ def _instead_of(name: str, seen: Sight, then: str) -> str:
     return "the other one of the pair cannot be used either, so a start refuses"
 
 
-def check_queue_files(offline: Offline, findings: Findings) -> None:
+def check_queue_files(offline: Offline, report: CheckReport) -> None:
     """The files of queues say what the state says."""
     if not offline.state.queue_files_kept:
         return
     files = frozenset(offline.disk.names(FOLDER))
     for queue in offline.state.queues:
-        _check_queue_file(offline, queue, files, findings)
+        _check_queue_file(offline, queue, files, report)
     ours = {file_name(queue.number, path_of(queue)) for queue in offline.state.queues}
     for name in sorted(files - ours):
         fate = "a start finishes or removes it" if is_unfinished(name) else _MOVED_ASIDE
-        findings.note(f"{FOLDER}/{name}", f"no queue has this file; {fate}")
+        report.note(f"{FOLDER}/{name}", f"no queue has this file; {fate}")
 
 
-def check_audit(path: Path, findings: Findings) -> None:
+def check_audit(path: Path, report: CheckReport) -> None:
     """The manifest can be read; the chains of the audit and the access log are unbroken."""
     try:
         read_manifest(path)
     except (OSError, ValueError):
         remedy = "a start tells so in the audit and writes it anew"
-        findings.damage(MANIFEST_NAME, "it cannot be read", remedy=remedy)
+        report.damage(MANIFEST_NAME, "it cannot be read", remedy=remedy)
     chain = verify_audit(path)
     if not chain.intact:
-        findings.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")
+        report.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")
     name, chain = verify_access_log(path)
     if not chain.intact:
-        findings.damage(name, f"line {chain.line}: {chain.problem}")
+        report.damage(name, f"line {chain.line}: {chain.problem}")
 
 
 def _check_queue_file(
-    offline: Offline, queue: StoredQueue, files: frozenset[str], findings: Findings
+    offline: Offline, queue: StoredQueue, files: frozenset[str], report: CheckReport
 ) -> None:
     name = f"{FOLDER}/{file_name(queue.number, path_of(queue))}"
     event = EVENTS.get(queue.number)
     if name.removeprefix(f"{FOLDER}/") not in files:
         if offline.disk.exists(name):
             remedy = "move it away; a start refuses until then"
-            findings.damage(name, "it is no file", queue=queue.name, remedy=remedy)
+            report.damage(name, "it is no file", queue=queue.name, remedy=remedy)
         elif event:
             sentence = f"Event {event}: it is missing, and describes an internal queue"
-            findings.damage(name, sentence, queue=queue.name, remedy="dray storage rebuild")
+            report.damage(name, sentence, queue=queue.name, remedy="dray storage rebuild")
         else:
-            findings.note(name, "it is missing; a start writes it anew", queue.name)
+            report.note(name, "it is missing; a start writes it anew", queue.name)
         return
     file = offline.disk.open(name)
     try:
@@ -116,10 +116,10 @@ def _check_queue_file(
             check_editable(queue, changed, found.description)
     except NotAFileOfOursError as error:
         remedy = f"{_MOVED_ASIDE} and writes it anew"
-        findings.damage(name, str(error), queue=queue.name, remedy=remedy)
+        report.damage(name, str(error), queue=queue.name, remedy=remedy)
         return
     if changed and found.signed:
-        findings.note(name, "it is older than the state; a start writes it anew", queue.name)
+        report.note(name, "it is older than the state; a start writes it anew", queue.name)
     elif changed:
         edited = ", ".join(EDITABLE[each] for each in changed)
-        findings.note(name, f"it was edited; a start takes over its {edited}", queue.name)
+        report.note(name, f"it was edited; a start takes over its {edited}", queue.name)

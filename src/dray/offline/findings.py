@@ -18,31 +18,19 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class CheckReport(msgspec.Struct, kw_only=True):
-    """The outcome of a check: clean if nothing is damaged."""
+    """What a check has found so far; it is clean if nothing is damaged."""
 
     directory: str
-    manager_id: str
-    clean: bool
-    queues: int
-    messages: int
-    record_bytes: int
-    large_messages: int
-    heap_files: int
-    free_heap_files: int
-    groups: int
-    findings: list[Finding]
-
-
-class Findings:
-    """Gathers a report."""
-
-    def __init__(self, directory: str) -> None:
-        """Begin with nothing found."""
-        self.directory = directory
-        self.manager_id = ""
-        self.queues = self.messages = self.record_bytes = self.large_messages = 0
-        self.heap_files = self.free_heap_files = self.groups = 0
-        self._found: list[Finding] = []
+    manager_id: str = ""
+    clean: bool = True
+    queues: int = 0
+    messages: int = 0
+    record_bytes: int = 0
+    large_messages: int = 0
+    heap_files: int = 0
+    free_heap_files: int = 0
+    groups: int = 0
+    findings: list[Finding] = []
 
     def damage(  # noqa: PLR0917 - the fields of a finding, by name wherever it is called
         self,
@@ -54,7 +42,8 @@ class Findings:
         remedy: str = "",
     ) -> None:
         """Something is not what it should be."""
-        self._found.append(
+        self.clean = False
+        self.findings.append(
             Finding(
                 severity="damage",
                 file=file,
@@ -68,25 +57,9 @@ class Findings:
 
     def doubt(self, file: str, what: str, remedy: str = "") -> None:
         """Something may be damage, or what a power failure leaves; nobody can tell."""
-        self._found.append(Finding(severity="doubt", file=file, what=what, remedy=remedy))
+        self.findings.append(Finding(severity="doubt", file=file, what=what, remedy=remedy))
 
     def note(self, file: str, what: str, queue: str = "", remedy: str = "") -> None:
         """Something is worth knowing."""
         finding = Finding(severity="note", file=file, what=what, queue=queue, remedy=remedy)
-        self._found.append(finding)
-
-    def report(self) -> CheckReport:
-        """All of it."""
-        return CheckReport(
-            directory=self.directory,
-            manager_id=self.manager_id,
-            clean=not any(each.severity == "damage" for each in self._found),
-            queues=self.queues,
-            messages=self.messages,
-            record_bytes=self.record_bytes,
-            large_messages=self.large_messages,
-            heap_files=self.heap_files,
-            free_heap_files=self.free_heap_files,
-            groups=self.groups,
-            findings=self._found,
-        )
+        self.findings.append(finding)
