@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, Self
 
 import click
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
 PLAIN_LINE_EVERY_S = 5.0
 
 
+AmountText = Callable[[int, int | None, float], str]
+"""How much is done, of how much, and how fast, in words."""
+
+
 class ProgressDisplay(Protocol):
-    """Progress of one operation, in bytes."""
+    """Progress of one operation, in bytes or steps."""
 
     def update(self, done: int, total: int | None = None) -> None:
-        """Set how many bytes are done."""
+        """Set how many are done."""
 
     def describe(self, text: str) -> None:
         """Set the description of the current step."""
@@ -42,17 +47,28 @@ class ProgressDisplay(Protocol):
         """Show the last state and leave the terminal as it was."""
 
 
-def progress(text: str, total: int | None) -> ProgressDisplay:
+def bytes_text(done: int, total: int | None, rate: float) -> str:
+    """Bytes: everywhere in the same units."""
+    of_total = f" of {human_size(total)}" if total else ""
+    return f"{human_size(done)}{of_total}, {human_size(rate)}/s"
+
+
+def steps_text(done: int, total: int | None, _rate: float) -> str:
+    """Steps."""
+    return f"{done:,}" if total is None else f"{done:,} of {total:,}"
+
+
+def progress(text: str, total: int | None, amount: AmountText = bytes_text) -> ProgressDisplay:
     """A bar on a terminal, else plain lines. A sender may have chosen the text."""
-    shown = in_one_line(text)
-    return _Bar(shown, total) if sys.stderr.isatty() else _Lines(shown, total)
+    kind = _Bar if sys.stderr.isatty() else _Lines
+    return kind(in_one_line(text), total, amount)
 
 
 class _Bar:
     """A bar that redraws itself in place."""
 
-    def __init__(self, text: str, total: int | None) -> None:
-        self._text, self._total = text, total
+    def __init__(self, text: str, total: int | None, amount: AmountText) -> None:
+        self._text, self._total, self._amount = text, total, amount
         self._rich: RichProgress | None = None
         self._task: TaskID | None = None
         self._began = 0.0
@@ -98,7 +114,7 @@ class _Bar:
     def update(self, done: int, total: int | None = None) -> None:
         if self._rich is not None and self._task is not None:
             rate = done / max(time.monotonic() - self._began, 1e-6)
-            amount = amount_text(done, total if total is not None else self._total, rate)
+            amount = self._amount(done, total if total is not None else self._total, rate)
             self._rich.update(self._task, completed=done, total=total, amount=amount)
 
     def describe(self, text: str) -> None:
@@ -112,17 +128,11 @@ class _Bar:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def amount_text(done: int, total: int | None, rate: float) -> str:
-    """How much is done, of how much, and how fast: everywhere in the same units."""
-    of_total = f" of {human_size(total)}" if total else ""
-    return f"{human_size(done)}{of_total}, {human_size(rate)}/s"
-
-
 class _Lines:
     """A line at most every few seconds, and one at the end if there was any before."""
 
-    def __init__(self, text: str, total: int | None) -> None:
-        self._text, self._total = text, total
+    def __init__(self, text: str, total: int | None, amount: AmountText) -> None:
+        self._text, self._total, self._amount = text, total, amount
         self._done = self._told = 0
         self._began = self._printed_at = 0.0
         self._printed = False
@@ -150,4 +160,4 @@ class _Lines:
     def _print(self, now: float) -> None:
         self._told = self._done
         rate = self._done / max(now - self._began, 1e-6)
-        click.echo(f"{self._text}: {amount_text(self._done, self._total, rate)}", err=True)
+        click.echo(f"{self._text}: {self._amount(self._done, self._total, rate)}", err=True)

@@ -27,6 +27,12 @@ def duration(seconds: float) -> str:
     return " ".join(told[:2])
 
 
+def hex_line(offset: int, data: bytes) -> str:
+    """Sixteen bytes at most: their offset, themselves in hexadecimal, and as text."""
+    text = "".join(chr(each) if 0x20 <= each < 0x7F else "." for each in data)  # noqa: PLR2004
+    return f"{offset:08x}  {data.hex(' '):<47}  {text}"
+
+
 def size_text(count: int | None) -> str:
     """A size, or what stands for no limit."""
     return "no limit" if count is None else human_size(count)

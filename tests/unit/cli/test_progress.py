@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from dray.cli import progress as progress_module
 from dray.cli.commands.spark import _print as print_summary
-from dray.cli.progress import progress
+from dray.cli.progress import progress, steps_text
 from dray.spark.landing.summary import HoleLanded, LandingSummary
 
 
@@ -23,6 +25,14 @@ def test_what_takes_long_says_where_it_is_on_standard_error(capsys, monkeypatch)
     assert out == ""
     assert err.splitlines()[0].startswith("sending: 1.0 KiB of 2.0 KiB, ")
     assert err.splitlines()[-1].startswith("sending: 2.0 KiB of 2.0 KiB, ")
+
+
+@pytest.mark.parametrize(("total", "said"), [(None, "2,000"), (3_000, "2,000 of 3,000")])
+def test_steps_are_counted_and_not_called_bytes(capsys, monkeypatch, total, said):
+    monkeypatch.setattr(progress_module, "PLAIN_LINE_EVERY_S", 0.0)
+    with progress("kills", total, steps_text) as shown:
+        shown.update(2_000)
+    assert capsys.readouterr().err == f"kills: {said}\n"
 
 
 def test_a_label_of_a_sender_commands_no_terminal(capsys, monkeypatch):

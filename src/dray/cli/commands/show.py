@@ -13,7 +13,7 @@ from dray.cli.output import print_json, print_record
 from dray.cli.queued import file_of, row_of, values_of
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import MessageNotFound
-from dray.model.words import time_text
+from dray.model.words import hex_line, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -97,12 +97,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
         data = rest + piece
         whole = len(data) - len(data) % _LINE_BYTES
         for at in range(0, whole, _LINE_BYTES):
-            yield _line(offset + at, data[at : at + _LINE_BYTES])
+            yield f"{hex_line(offset + at, data[at : at + _LINE_BYTES])}\n".encode()
         rest, offset = data[whole:], offset + whole
     if rest:
-        yield _line(offset, rest)
-
-
-def _line(offset: int, data: bytes) -> bytes:
-    text = "".join(chr(each) if 0x20 <= each < 0x7F else "." for each in data)  # noqa: PLR2004
-    return f"{offset:08x}  {data.hex(' '):<47}  {text}\n".encode()
+        yield f"{hex_line(offset, rest)}\n".encode()

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.counting import counting
 from dray.cli.output import print_json, print_record
+from dray.cli.progress import progress, steps_text
 from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
 
@@ -73,7 +73,7 @@ def _simulate(seed: int, states: int | None, until: float) -> Tally:
 
     tally = Tally()
     this = seed
-    with counting("simulated power failures", states) as bar:
+    with progress("simulated power failures", states, steps_text) as bar:
         while _goes_on(tally.states, states, until):
             try:
                 for _ in torture_seed(this, tally):
@@ -100,7 +100,7 @@ def _kill(seed: int, work: Path, until: float) -> KillTally:
     folder = Path(tempfile.mkdtemp(prefix="dray-torture-", dir=work))
     process = ManagerProcess("torture", folder)
     try:
-        with counting("real kills", None) as bar:
+        with progress("real kills", None, steps_text) as bar:
             loop = KillLoop(process, seed, tally)
             for _ in _until(loop.runs(), until):
                 bar.update(tally.kills)

@@ -26,6 +26,7 @@ from dray.console.parquet_rows import (
     cell_of,
 )
 from dray.model.limits import KIB, MIB
+from dray.model.words import hex_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,10 +179,5 @@ def _table_of(text: str, name: str, *, whole: bool) -> Preview | None:
 
 def _in_hex(data: bytes) -> str:
     return "\n".join(
-        _line(at, data[at : at + _LINE_BYTES]) for at in range(0, len(data), _LINE_BYTES)
+        hex_line(at, data[at : at + _LINE_BYTES]) for at in range(0, len(data), _LINE_BYTES)
     )
-
-
-def _line(offset: int, data: bytes) -> str:
-    text = "".join(chr(each) if 0x20 <= each < 0x7F else "." for each in data)  # noqa: PLR2004
-    return f"{offset:08x}  {data.hex(' '):<47}  {text}"
