@@ -21,7 +21,7 @@ from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.forks import keep_from_children
 from dray.fsync import sync_folder
-from dray.large.digests import DIGESTS, Digest
+from dray.large.digests import DIGESTS, Digest, digest_of_file
 from dray.model.limits import MIB
 from dray.transfer.events import Terms
 
@@ -63,16 +63,14 @@ def whole_fragments(target: Path, terms: Terms, synced: int, boot: str) -> int:
 
 def is_there(target: Path, terms: Terms, wanted: Fingerprint) -> bool:
     """Whether a file is under its name already: a kill came between the rename and its note."""
-    hash_ = DIGESTS[wanted.kind]()
     try:
         if partial_of(target).exists() or target.stat().st_size != terms.size:
             return False
         with target.open("rb", buffering=0) as file:
-            while piece := file.read(_READ_BYTES):
-                hash_.update(piece)
+            found = digest_of_file(file, wanted.kind)
     except OSError:
         return False
-    return wanted == Fingerprint(wanted.kind, hash_.digest())
+    return wanted == Fingerprint(wanted.kind, found.digest())
 
 
 class TargetFile:
