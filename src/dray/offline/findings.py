@@ -18,7 +18,7 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class CheckReport(msgspec.Struct, kw_only=True):
-    """What a check has found so far; it is clean if nothing is damaged."""
+    """The findings of a check so far; it is clean if nothing is damaged."""
 
     directory: str
     manager_id: str = ""
