@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import NamedTuple
 
 from dray.client.awaited.lending import lender_of
@@ -40,66 +42,118 @@ class LargeSend(NamedTuple):
     file: FileProperties | None = None
 
 
+class LargeSending:
+    """Sends the parts of one large message in a transaction, one after another."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        transaction: Transaction,
+        queue: int,
+        what: LargeSend,
+        *,
+        number: int,
+    ) -> None:
+        """Send nothing yet; `number` is that of the header."""
+        connection = transaction.connection()
+        self.split = split_of(what, connection.manager_id, number)
+        self._runtime = runtime
+        self._transaction = transaction
+        self._connection = connection
+        self._queue = queue
+        self._what = what
+        self._number = number
+        compression = what.cut.compression
+        self._compressor = None if compression is None else Compressor(compression)
+        self._lender = lender_of(what.source, transaction, connection)
+
+    def digest(self) -> RollingDigest:
+        """The digest of the body, to be taken while it is sent."""
+        kind = self._what.cut.digest_kind
+        return RollingDigest(self._runtime, behind=PIECES_ALIVE - 1, kind=kind)
+
+    def pieces(self) -> AsyncGenerator[memoryview, None]:
+        """The body in pieces of the size of a fragment."""
+        return pieces_of(self._what.source, self._what.cut.fragment_size, self._runtime)
+
+    async def header(self) -> None:
+        """Send the header."""
+        part = self.split.header(self._what.source.size)
+        await self._transaction.send_large(self._queue, self._record(part, self._number))
+        reached("header-sent")
+
+    async def fragment(self, piece: memoryview) -> None:
+        """Send the next fragment."""
+        offset, packed = self.split.size, None
+        if self._compressor is not None:
+            packed = await self._runtime.work(len(piece), self._compressor.packed, piece)
+        part = self.split.fragment(piece, packed)
+        record = self._record(part, await self._connection.numbers())
+        # Compressed bytes have to pass through here.
+        if self._lender is None or packed is not None:
+            await self._transaction.send_large(self._queue, record)
+        else:
+            await self._lender.send(self._queue, record, offset)
+        reached("fragment-sent")
+
+    async def trailer(self, digest: bytes) -> None:
+        """Send the trailer, once all fragments are placed."""
+        if self._lender is not None:
+            await self._lender.settle()
+        record = self._record(self.split.trailer(digest), await self._connection.numbers())
+        await self._transaction.send_large(self._queue, record)
+        reached("trailer-sent")
+
+    def _record(self, part: PartMessage, number: int) -> Record:
+        # The CRC32C of 4 MB takes less time than the way to a thread and back.
+        return record_of(part.message, self._connection.source, number, part.mark)
+
+
 async def send_whole(
-    runtime: Runtime, transaction: Transaction, queue: int, sending: LargeSend
+    runtime: Runtime, transaction: Transaction, queue: int, what: LargeSend
 ) -> MessageId:
     """Send the header, all fragments and the trailer; when it fails, doom the transaction."""
-    message, source, cut, progress, file = sending
-    connection = transaction.connection()
+    connection, size = transaction.connection(), what.source.size
     first = await connection.numbers()
-    split = Split(
-        message,
-        ManagerId(connection.manager_id),
-        first,
-        parameters=cut.parameters,
-        fragment_size=cut.fragment_size,
-        digest_kind=cut.digest_kind,
-        file=file,
-    )
-
-    async def send(part: PartMessage, number: int) -> None:
-        await transaction.send_large(queue, made(part, number))
-
-    def made(part: PartMessage, number: int) -> Record:
-        # The CRC32C of 4 MB takes less time than the way to a thread and back.
-        return record_of(part.message, connection.source, number, part.mark)
-
-    compressor = None if cut.compression is None else Compressor(cut.compression)
-    lender = lender_of(source, transaction, connection)
-    report = Reporter(progress, None if source.size == SIZE_UNKNOWN else source.size)
+    sending = LargeSending(runtime, transaction, queue, what, number=first)
+    report = reporter_of(what)
     try:
-        if source.size != SIZE_UNKNOWN and split.fragments_of(source.size) > 1:
+        if size != SIZE_UNKNOWN and sending.split.fragments_of(size) > 1:
             # A message without room fails now, not at its last fragment.
             _, number = await transaction.join()
-            await connection.ask(Reserve(queue, number, *split.room_for(source.size)), Done)
-        async with RollingDigest(runtime, behind=PIECES_ALIVE - 1, kind=cut.digest_kind) as rolling:
-            await send(split.header(source.size), first)
-            reached("header-sent")
-            async for piece in pieces_of(source, cut.fragment_size, runtime):
-                await rolling.add(piece)
-                offset = split.size
-                packed = None
-                if compressor is not None:
-                    packed = await runtime.work(len(piece), compressor.packed, piece)
-                part = split.fragment(piece, packed)
-                record = made(part, await connection.numbers())
-                # Compressed bytes have to pass through here.
-                if lender is None or packed is not None:
-                    await transaction.send_large(queue, record)
-                else:
-                    await lender.send(queue, record, offset)
-                reached("fragment-sent")
+            await connection.ask(Reserve(queue, number, *sending.split.room_for(size)), Done)
+        await sending.header()
+        async with sending.digest() as digest, aclosing(sending.pieces()) as pieces:
+            async for piece in pieces:
+                await digest.add(piece)
+                await sending.fragment(piece)
                 report.advance(len(piece))
-            if lender is not None:
-                await lender.settle()
-            await send(split.trailer(await rolling.digest()), await connection.numbers())
-            reached("trailer-sent")
+            await sending.trailer(await digest.digest())
     except BaseException as error:
         # Half a large message must never be committed, whatever the caller does next.
         transaction.doom(_doom_for(error, transaction))
         raise
     report.finish()
-    return MessageId(split.sequence_id)
+    return MessageId(sending.split.sequence_id)
+
+
+def split_of(what: LargeSend, manager_id: str, number: int) -> Split:
+    """How a large message is cut whose header has that number."""
+    return Split(
+        what.message,
+        ManagerId(manager_id),
+        number,
+        parameters=what.cut.parameters,
+        fragment_size=what.cut.fragment_size,
+        digest_kind=what.cut.digest_kind,
+        file=what.file,
+    )
+
+
+def reporter_of(what: LargeSend) -> Reporter:
+    """Tells how far it is."""
+    size = what.source.size
+    return Reporter(what.progress, None if size == SIZE_UNKNOWN else size)
 
 
 def _doom_for(error: BaseException, transaction: Transaction) -> DrayError:

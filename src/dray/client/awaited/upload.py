@@ -14,20 +14,14 @@ durable what was sent before it. Nothing is in the queue before the commit, whic
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.client.awaited.large_sending import Fragmentation, LargeSend
-from dray.client.awaited.lending import Lender, lender_of
+from dray.client.awaited.large_sending import LargeSend, LargeSending, reporter_of, split_of
 from dray.client.awaited.transaction import Transaction
-from dray.client.calls.messages import record_of
-from dray.client.files.digest import RollingDigest
-from dray.client.files.progress import Reporter
-from dray.client.files.sources import PIECES_ALIVE, pieces_of
 from dray.client.files.steps import reached
 from dray.client.files.upload_state import (
     VERSION,
@@ -40,8 +34,7 @@ from dray.client.files.upload_state import (
     origin_of,
 )
 from dray.errors import InDoubt, Misuse
-from dray.large.compression import Compressor
-from dray.large.split import SIZE_UNKNOWN, PartMessage, Split
+from dray.large.split import SIZE_UNKNOWN
 from dray.model.classes import TransactionStatus
 from dray.model.files import encode_file
 from dray.model.ids import ManagerId, MessageId, join_id, split_id
@@ -51,8 +44,10 @@ from dray.wire.frames import UploadBegin, UploadMark, UploadResume, UploadState
 if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.client.connections.link import Link
-    from dray.client.files.sources import AwaitedChunkSource, Source
+    from dray.client.files.digest import RollingDigest
+    from dray.client.files.progress import Reporter
     from dray.client.files.upload_state import UploadOrigin
+    from dray.errors import SourceChanged
 
 _OPEN = "open"
 
@@ -120,7 +115,7 @@ class ResumableSend:
         # Before anything can be committed: whoever finds the file asks what became of it.
         await self._link.runtime.offload(file.write, note)
         size = what.source.size
-        split = self._split(what, number)
+        split = split_of(what, manager, number)
         room, longest = split.room_for(size) if size != SIZE_UNKNOWN else (0, 0)
         begin = UploadBegin(self._queue, number, room, encode_origin(origin), longest)
         begun = await self._connection.ask(begin, UploadState)
@@ -130,12 +125,12 @@ class ResumableSend:
     async def _go_on(self, state: UploadState, what: LargeSend) -> None:
         _, number = split_id(state.sequence_id)
         transaction = Transaction(self._link, self._connection, number)
-        size = what.source.size
+        report = reporter_of(what)
         try:
             await transaction.join()
-            sending = _Sending(self, transaction, self._split(what, number), number)
-            report = Reporter(what.progress, None if size == SIZE_UNKNOWN else size)
-            await sending.all_of(state, what, report)
+            runtime = self._link.runtime
+            sending = _ResumedSending(runtime, transaction, self._queue, what, number=number)
+            await sending.send_rest(state, report)
             await transaction.commit()
             reached("upload-committed")
             report.finish()
@@ -143,134 +138,54 @@ class ResumableSend:
             # The marked parts stay for a later resume.
             transaction.let_go()
 
-    def _split(self, what: LargeSend, number: int) -> Split:
-        return Split(
-            what.message,
-            ManagerId(self._connection.manager_id),
-            number,
-            parameters=what.cut.parameters,
-            fragment_size=what.cut.fragment_size,
-            digest_kind=what.cut.digest_kind,
-            file=what.file,
-        )
 
-    async def send_part(
-        self,
-        transaction: Transaction,
-        part: PartMessage,
-        number: int,
-        lent: tuple[Lender, int] | None = None,
-    ) -> None:
-        """Send one part; `lent` says who lends the file that it is in, and where it is there."""
-        message, source = part.message, self._connection.source
-        record = await self._link.runtime.work(
-            message.body_size, record_of, message, source, number, part.mark
-        )
-        if lent is None:
-            await transaction.send_large(self._queue, record)
-        else:
-            lender, offset = lent
-            await lender.send(self._queue, record, offset)
-
-    def lender(
-        self, transaction: Transaction, source: Source | AwaitedChunkSource
-    ) -> Lender | None:
-        """The lender of a body, if the body can be lent."""
-        return lender_of(source, transaction, self._connection)
-
-    async def packed(self, compressor: Compressor, piece: memoryview) -> bytes | None:
-        """A fragment compressed, where that pays."""
-        return await self._link.runtime.work(len(piece), compressor.packed, piece)
-
-    async def number(self) -> int:
-        """A number for a part."""
-        return await self._connection.numbers()
-
-    def pieces(
-        self, source: Source | AwaitedChunkSource, size: int
-    ) -> AsyncGenerator[memoryview, None]:
-        """The body in pieces."""
-        return pieces_of(source, size, self._link.runtime)
-
-    def rolling(self, cut: Fragmentation) -> RollingDigest:
-        """The digest of the body."""
-        return RollingDigest(self._link.runtime, behind=PIECES_ALIVE - 1, kind=cut.digest_kind)
-
-
-class _Sending:
+class _ResumedSending(LargeSending):
     """The parts of one upload, from where it is."""
 
-    def __init__(
-        self, upload: ResumableSend, transaction: Transaction, split: Split, number: int
-    ) -> None:
-        self._upload = upload
-        self._transaction = transaction
-        self._split = split
-        self._number = number
-        self._parts = 0
-        self._unmarked_bytes = self._unmarked_parts = 0
-        self._compressor = Compressor(None)
-        self._lender: Lender | None = None
+    _unmarked_bytes = _unmarked_parts = 0
 
-    async def all_of(self, state: UploadState, what: LargeSend, report: Reporter) -> None:
-        """Send what is not there yet."""
-        source, cut = what.source, what.cut
-        self._compressor = Compressor(cut.compression)
-        self._lender = self._upload.lender(self._transaction, source)
+    async def send_rest(self, state: UploadState, report: Reporter) -> None:
+        """Send what is not there yet; raises `SourceChanged` if that is of another body."""
         if not state.parts:
-            await self._send(self._split.header(source.size), self._number)
-            reached("header-sent")
-        self._parts = max(1, state.parts)
-        async with (
-            self._upload.rolling(cut) as digest,
-            aclosing(self._upload.pieces(source, cut.fragment_size)) as pieces,
-        ):
+            await self.header()
+        async with self.digest() as digest, aclosing(self.pieces()) as pieces:
             async for piece in pieces:
                 await digest.add(piece)
-                if self._split.count + 1 < state.parts:
-                    self._split.skip(len(piece))
-                    if self._split.count + 1 == state.parts:
-                        await self._check(state, digest, source)
+                if self._parts < state.parts:
+                    self.split.skip(len(piece))
+                    if self._parts == state.parts:
+                        await self._check(state, digest)
                 else:
-                    await self._fragment(piece, digest)
+                    await self.fragment(piece)
+                    await self._mark(len(piece), digest)
                 report.advance(len(piece))
-            if self._split.count + 1 < state.parts:
-                raise changed(_name_of(source))
-            if self._lender is not None:
-                await self._lender.settle()
-            trailer = self._split.trailer(await digest.digest())
-            await self._send(trailer, await self._upload.number())
-            reached("trailer-sent")
+            if self._parts < state.parts:
+                raise self._changed()
+            await self.trailer(await digest.digest())
 
-    async def _fragment(self, piece: memoryview, digest: RollingDigest) -> None:
-        offset = self._split.size
-        packed = await self._upload.packed(self._compressor, piece)
-        # Compressed bytes have to pass through here.
-        lent = None if self._lender is None or packed is not None else (self._lender, offset)
-        part, number = self._split.fragment(piece, packed), await self._upload.number()
-        await self._upload.send_part(self._transaction, part, number, lent)
-        reached("fragment-sent")
-        self._parts += 1
+    @property
+    def _parts(self) -> int:
+        """The parts so far: the header and the fragments."""
+        return 1 + self.split.count
+
+    async def _mark(self, size: int, digest: RollingDigest) -> None:
+        """Mark how far it is, after so many bytes or parts."""
+        self._unmarked_bytes += size
         self._unmarked_parts += 1
-        self._unmarked_bytes += len(piece)
-        enough = self._unmarked_bytes >= UPLOAD_MARK_BYTES
-        if enough or self._unmarked_parts >= UPLOAD_MARK_PARTS:
+        if self._unmarked_bytes >= UPLOAD_MARK_BYTES or self._unmarked_parts >= UPLOAD_MARK_PARTS:
             self._unmarked_bytes = self._unmarked_parts = 0
             so_far = await digest.digest()
-            mark = UploadMark(self._number, self._parts, self._split.size, so_far)
+            mark = UploadMark(self._number, self._parts, self.split.size, so_far)
             await self._transaction.say(mark)
             reached("marked")
 
-    async def _check(
-        self, state: UploadState, digest: RollingDigest, source: Source | AwaitedChunkSource
-    ) -> None:
+    async def _check(self, state: UploadState, digest: RollingDigest) -> None:
         """Check that the parts there are the beginning of this body; otherwise send nothing."""
-        same = self._split.size == state.size and await digest.digest() == state.digest
-        if not same:
-            raise changed(_name_of(source))
+        if self.split.size != state.size or await digest.digest() != state.digest:
+            raise self._changed()
 
-    async def _send(self, part: PartMessage, number: int) -> None:
-        await self._upload.send_part(self._transaction, part, number)
+    def _changed(self) -> SourceChanged:
+        return changed(str(getattr(self._what.source, "path", "the source")))
 
 
 def _is_id(resume: str | Path) -> bool:
@@ -292,7 +207,3 @@ def _said(what: LargeSend) -> str:
     except (TypeError, msgspec.MsgspecError, UnicodeEncodeError) as error:
         raise Misuse(f"a property of the message cannot be sent: {error}") from error
     return hashlib.sha256(encoded).hexdigest()
-
-
-def _name_of(source: Source | AwaitedChunkSource) -> str:
-    return str(getattr(source, "path", "the source"))
