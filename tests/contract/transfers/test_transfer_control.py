@@ -7,7 +7,7 @@ import pytest
 import dray
 from dray.client.awaited import transfers
 from dray.client.transfer import offering
-from dray.client.transfer.kept import all_offers
+from dray.client.transfer.state import kept_offers
 from dray.model.transfer import TransferState
 from tests.contract.transfers.parties import SOON_S, WAYS, Saving, until
 
@@ -218,7 +218,7 @@ def test_an_offer_that_is_cancelled_by_its_id_serves_nobody_before_it_is(
 
     def late(*arguments):
         savings.append(Saving(incoming, tmp_path / "out"))
-        until(lambda: any(each.consumers for each in all_offers(folder)))
+        until(lambda: any(each.consumers for each in kept_offers(folder)))
         until(lambda: incoming.status.state is not TransferState.DISCOVERING)
         meanwhile.append(incoming.status.state)
         return withdraw(*arguments)

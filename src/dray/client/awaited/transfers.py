@@ -26,8 +26,6 @@ from dray.client.files.steps import reached
 from dray.client.transfer.board import Told
 from dray.client.transfer.direct import listen_at
 from dray.client.transfer.kept import (
-    all_incoming,
-    all_offers,
     kept_in,
     taken_and_at_rest,
     unfinished,
@@ -39,7 +37,17 @@ from dray.client.transfer.reference import (
     read_reference,
 )
 from dray.client.transfer.source import SourceFile
-from dray.client.transfer.state import IN, OUT, KeptIncoming, Offered, StateFile, folder_of, is_run
+from dray.client.transfer.state import (
+    IN,
+    OUT,
+    KeptIncoming,
+    Offered,
+    StateFile,
+    folder_of,
+    is_run,
+    kept_incoming,
+    kept_offers,
+)
 from dray.errors import (
     AccessDenied,
     MessageNotFound,
@@ -87,7 +95,7 @@ class Transfers:
         check_terms(0, asked.fragment_size, asked.window_size)
         folder = await self._folder()
         asked = asked._replace(path=await self._link.runtime.offload(asked.path.absolute))
-        for kept in await self._link.runtime.offload(all_offers, folder):
+        for kept in await self._link.runtime.offload(kept_offers, folder):
             if (kept.path, kept.queue) == (str(asked.path), asked.queue):
                 state = await self._lock_free(folder, kept.reference.transfer, OUT)
                 if state is not None:
@@ -111,7 +119,7 @@ class Transfers:
         self._let_go_of_what_is_over()
         call = self._given_here.begin_call()
         folder = await self._folder()
-        for kept in await self._link.runtime.offload(all_incoming, folder):
+        for kept in await self._link.runtime.offload(kept_incoming, folder):
             if kept.queue != name or kept.reference.transfer in self._given_here:
                 continue
             state = await self._lock_free(folder, kept.key, IN)
@@ -146,13 +154,13 @@ class Transfers:
         folder = await self._folder()
         runtime = self._link.runtime
         running = False
-        for offered in await runtime.offload(all_offers, folder):
+        for offered in await runtime.offload(kept_offers, folder):
             if offered.reference.transfer == transfer_id:
                 out = await self._lock_free(folder, transfer_id, OUT)
                 if out is not None:
                     return await self._take_up(offered, out, manner)
                 running = True
-        for kept in await runtime.offload(all_incoming, folder):
+        for kept in await runtime.offload(kept_incoming, folder):
             if kept.reference.transfer == transfer_id:
                 state = await self._lock_free(folder, kept.key, IN)
                 if state is not None:
@@ -305,10 +313,10 @@ class Transfers:
         """Cancel what no program runs: take it up for as long as it takes to say so."""
         runtime = self._link.runtime
         given: Offer | Incoming | None = None
-        for offered in await runtime.offload(all_offers, folder):
+        for offered in await runtime.offload(kept_offers, folder):
             if offered.reference.transfer == name:
                 given = self._served(offered, state, Manner(listen=None), first=Suspend())
-        for kept in await runtime.offload(all_incoming, folder):
+        for kept in await runtime.offload(kept_incoming, folder):
             if kept.key == name:
                 given = self._given(kept, state, Manner())
         if given is None:

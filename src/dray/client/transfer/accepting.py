@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from dray.checksum import crc32c
 from dray.client.files.progress import INTERVAL_S
 from dray.client.files.steps import reached
@@ -21,7 +23,7 @@ from dray.client.transfer.state import KeptIncoming, StateFile, status_of_incomi
 from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
 from dray.errors import DrayError, ProtocolError
 from dray.machine import Tick
-from dray.model.transfer import TransferState, TransferStatus
+from dray.model.transfer import TransferState
 from dray.net.tls import is_tunnel
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import (
@@ -368,20 +370,12 @@ class Accepting(Engine):
 
     def _tell_board(self) -> None:
         self._posted_at = self.now
-        terms = self.core.terms
-        done = terms.bytes_before(self.core.expected)
-        reference = self.kept.reference
-        status = TransferStatus(
+        kept = status_of_incoming(self.kept, self.core.expected)
+        status = msgspec.structs.replace(
+            kept,
             state=self._state_now(),
             consumer_id=self.core.consumer_id,
-            bytes_done=done,
-            bytes_total=terms.size,
-            rate_bytes_s=self._rate.of(done, moving=not self.core.state.final),
-            transfer_id=reference.transfer,
-            direction="in",
-            label=reference.label,
-            queue=self.kept.queue,
-            path=self.kept.path,
+            rate_bytes_s=self._rate.of(kept.bytes_done, moving=not self.core.state.final),
             error="" if self.core.error is None else self.core.error.code,
         )
         self.board.post(status, [])

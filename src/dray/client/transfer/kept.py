@@ -9,8 +9,6 @@ import msgspec
 from dray.client.transfer.accepting import fragments_there
 from dray.client.transfer.state import (
     IN,
-    KeptIncoming,
-    Offered,
     is_run,
     kept_incoming,
     kept_offers,
@@ -48,13 +46,3 @@ def taken_and_at_rest(folder: Path) -> set[str]:
         for kept in kept_incoming(folder)
         if kept.reference.consumers == "one" and not is_run(folder, kept.key, IN)
     }
-
-
-def all_offers(folder: Path) -> list[Offered]:
-    """The offers."""
-    return list(kept_offers(folder))
-
-
-def all_incoming(folder: Path) -> list[KeptIncoming]:
-    """The accepted files."""
-    return list(kept_incoming(folder))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dray.client.transfer.board import Rate
+from dray.client.transfer.state import status_of_offer
 from dray.errors import DrayError, Misuse, TransferCancelled, TransferTimeout
 from dray.model.transfer import TransferState, TransferStatus
 
@@ -26,37 +29,30 @@ class OfferStatuses:
         self, core: Producer, state: TransferState
     ) -> tuple[TransferStatus, list[TransferStatus]]:
         """The status of the whole, which is that of the slowest consumer, and of each consumer."""
-        consumers = [self._status(core, copy) for copy in core.copies.values()]
+        kept = status_of_offer(self._kept)
+        consumers = [self._status(kept, core, copy) for copy in core.copies.values()]
         left = [each for each in consumers if not each.state.final] or consumers
         slowest = min(left, key=lambda each: each.bytes_done, default=None)
-        whole = TransferStatus(
+        whole = msgspec.structs.replace(
+            kept,
             state=state,
             bytes_done=0 if slowest is None else slowest.bytes_done,
-            bytes_total=core.terms.size,
             fragments_resent=sum(each.fragments_resent for each in consumers),
             rate_bytes_s=0.0 if slowest is None else slowest.rate_bytes_s,
-            transfer_id=self._kept.reference.transfer,
-            label=self._kept.reference.label,
-            queue=self._kept.queue,
-            path=self._kept.path,
             error="" if core.error is None else core.error.code,
         )
         return whole, consumers
 
-    def _status(self, core: Producer, copy: ConsumerCopy) -> TransferStatus:
+    def _status(self, kept: TransferStatus, core: Producer, copy: ConsumerCopy) -> TransferStatus:
         done = core.terms.bytes_before(copy.window.base)
         rate = self._rates.setdefault(copy.key, Rate())
-        return TransferStatus(
+        return msgspec.structs.replace(
+            kept,
             state=copy.state,
             consumer_id=copy.consumer_id,
             bytes_done=done,
-            bytes_total=core.terms.size,
             fragments_resent=copy.window.resent,
             rate_bytes_s=rate.of(done, moving=not copy.state.final),
-            transfer_id=self._kept.reference.transfer,
-            label=self._kept.reference.label,
-            queue=self._kept.queue,
-            path=self._kept.path,
             error="" if copy.error is None else copy.error.code,
         )
 

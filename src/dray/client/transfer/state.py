@@ -158,41 +158,35 @@ def folder_of(manager_id: str) -> Path:
     return where / "dray" / "transfers" / manager_id
 
 
-def kept_offers(folder: Path) -> Iterator[Offered]:
+def kept_offers(folder: Path) -> list[Offered]:
     """The offers that are kept, by their ids."""
-    yield from _kept(folder, OUT, Offered)
+    return list(_kept(folder, OUT, Offered))
 
 
-def kept_incoming(folder: Path) -> Iterator[KeptIncoming]:
+def kept_incoming(folder: Path) -> list[KeptIncoming]:
     """The files being received that are kept, by their ids."""
-    yield from _kept(folder, IN, KeptIncoming)
+    return list(_kept(folder, IN, KeptIncoming))
 
 
 def status_of_offer(kept: Offered) -> TransferStatus:
     """How a kept offer stands; with consumers, at the slowest of those that are not done."""
-    terms = kept.reference.terms
     left = [each.acked for each in kept.consumers if not each.state.final]
-    return TransferStatus(
-        state=kept.state,
-        bytes_done=terms.bytes_before(min(left, default=0)),
-        bytes_total=terms.size,
-        transfer_id=kept.reference.transfer,
-        direction=OUT,
-        label=kept.reference.label,
-        queue=kept.queue,
-        path=kept.path,
-    )
+    return _status(kept, min(left, default=0), OUT)
 
 
 def status_of_incoming(kept: KeptIncoming, expected: int) -> TransferStatus:
     """How a kept file stands of which everything before fragment `expected` is there."""
+    return _status(kept, expected, IN)
+
+
+def _status(kept: Offered | KeptIncoming, fragments: int, direction: str) -> TransferStatus:
     terms = kept.reference.terms
     return TransferStatus(
         state=kept.state,
-        bytes_done=terms.bytes_before(expected),
+        bytes_done=terms.bytes_before(fragments),
         bytes_total=terms.size,
         transfer_id=kept.reference.transfer,
-        direction=IN,
+        direction=direction,
         label=kept.reference.label,
         queue=kept.queue,
         path=kept.path,
