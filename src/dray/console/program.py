@@ -22,7 +22,7 @@ from dray.console.app import TABS, application
 from dray.console.callers import CONSOLE, Callers
 from dray.console.console import Console
 from dray.console.door import LOOPBACK, Doorkeeping
-from dray.console.http.server import server
+from dray.console.http.server import end_with_input, server
 from dray.console.start_link import StartLink
 from dray.console.v1 import TokenHolders
 from dray.errors import InvalidConfiguration
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from dray.client.awaited.opening import Opening
     from dray.model.callers import Credential
 
-_INPUT_BYTES: Final = 4096
 _NICE: Final = 10
 """Beside a queue manager: where both want the same processor, the console gets a tenth of it."""
 
@@ -143,15 +142,10 @@ async def _until_told(
     def end() -> None:
         server.should_exit = True
 
-    def heard() -> None:
-        if not os.read(sys.stdin.fileno(), _INPUT_BYTES):
-            loop.remove_reader(sys.stdin.fileno())
-            end()
-
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
     if options.until_input_ends:
-        loop.add_reader(sys.stdin.fileno(), heard)
+        end_with_input(server)
     notify(READY)
     await server.serve([listening])
     notify(STOPPING)

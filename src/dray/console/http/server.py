@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import os
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     import ssl
 
     from starlette.types import ASGIApp
+
+_INPUT_BYTES: Final = 4096
 
 
 def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
@@ -45,6 +50,18 @@ def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
         timeout_graceful_shutdown=GRACE_S,
     )
     return QuietServer(config, shaking)
+
+
+def end_with_input(running: uvicorn.Server) -> None:
+    """End a server when standard input ends, which the program that started it holds open."""
+    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def heard() -> None:
+        if not os.read(descriptor, _INPUT_BYTES):
+            loop.remove_reader(descriptor)
+            running.should_exit = True
+
+    loop.add_reader(descriptor, heard)
 
 
 class QuietServer(uvicorn.Server):

@@ -7,7 +7,6 @@ manager.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import sys
@@ -16,7 +15,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,7 +22,7 @@ from starlette.routing import Route
 
 import dray.aio
 from dray.console.http.refusal import HttpRefusal
-from dray.console.http.server import server
+from dray.console.http.server import end_with_input, server
 from dray.console.v1.holders import TokenHolders
 from dray.console.v1.operators import OPERATORS, passed_on
 from dray.console.v1.problems import problem
@@ -76,20 +74,13 @@ def main(url: str, address: str, operators: str) -> int:
         signal.signal(number, signal.SIG_IGN)
 
     async def run() -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(sys.stdin.fileno(), _ended, running, loop)
+        end_with_input(running)
         await running.serve(sockets=[sock])
 
     sys.stdout.write(f"{where}\n")
     sys.stdout.flush()
     asyncio.run(run())
     return 0
-
-
-def _ended(running: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:
-    if not os.read(sys.stdin.fileno(), 1):
-        loop.remove_reader(sys.stdin.fileno())
-        running.should_exit = True
 
 
 def _url_of(goal: tuple[str, int] | Path, sock: socket.socket) -> str:
