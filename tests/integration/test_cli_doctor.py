@@ -1,6 +1,7 @@
 """`dray doctor` finds each fault that is made here, and nothing where there is none."""
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -106,6 +107,30 @@ def test_a_poison_message_at_the_head_is_found_and_one_put_aside(process, manage
         "orders;poison",
         True,
     )
+
+
+def words_of_a_shell(line):
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    return list(words)
+
+
+def test_commands_of_a_finding_can_be_copied_into_a_shell(process, manager):
+    orders = manager.queue("orders")
+    orders.send(b"poison")
+    orders.move(orders.peek(0), "orders;later")
+    later = manager.queue("orders;later")
+    for _ in range(3):
+        with manager.transaction() as transaction:
+            later.receive(0, transaction)
+            transaction.abort()
+    found = findings(process.url, "orders")["poison"]
+    commands = [words_of_a_shell(each) for each in found["sentence"].split("`")[1::2]]
+    for command in commands:
+        assert command[0] == "dray"
+        dray(*command[1:], url=process.url).assert_good()
+    assert [each[1:3] for each in commands] == [["show", "orders;later"], ["move", "orders;later"]]
+    assert manager.queue("orders;poison").info().message_count == 1
 
 
 def test_a_large_message_that_was_given_back_is_poison_and_its_status_message_is_not(

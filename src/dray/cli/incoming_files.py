@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -95,6 +96,6 @@ def waits_for(queue: Queue, *, large: bool) -> str:
     count = info.large_count if large else info.message_count
     there = ""
     if count:
-        advice = f"see `dray doctor {queue.name}`"
+        advice = f"see `dray doctor {shlex.quote(queue.name)}`"
         there = f"; {counted(count, kind)} in it cannot be taken yet, {advice}"
     return f"waiting for a {kind} in {queue.name!r}{there} (Ctrl-C ends it)"

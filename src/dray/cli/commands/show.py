@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -54,8 +55,8 @@ def _find(manager: Manager, queue: str, wanted: str) -> QueuedMessage:
         if wanted in (each.id, str(each.lookup_id)):
             return each
     raise MessageNotFound(
-        f"no message in {queue!r} has the id or position {wanted!r}; `dray peek {queue} --large`"
-        " lists them"
+        f"no message in {queue!r} has the id or position {wanted!r};"
+        f" `dray peek {shlex.quote(queue)} --large` lists them"
     )
 
 

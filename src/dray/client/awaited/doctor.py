@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import ssl
 import time
@@ -110,12 +111,13 @@ def _of_quotas(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[DoctorFin
                 (each.name, repr(each.name), "quota", each.byte_count, each.quota,
                  "receive or move messages"),
                 (each.name, repr(each.name), "journal quota", each.journal_bytes,
-                 each.journal_quota, f"`dray queue purge '{each.name};journal'`"),
+                 each.journal_quota, f"`dray queue purge {shlex.quote(each.name + ';journal')}`"),
             ]  # fmt: skip
     for name, whose, quota, used, limit, advice in rows:
         if limit is None or used < limit * NEARLY_FULL:
             continue
-        set_by = f"`dray queue set {name} --{quota.replace(' ', '-')}`" if name else "its option"
+        option = f"--{quota.replace(' ', '-')}"
+        set_by = f"`dray queue set {shlex.quote(name)} {option}`" if name else "its option"
         yield DoctorFinding(
             "quota",
             name,
@@ -217,12 +219,13 @@ def _of_delivery(info: QueueInfo, waiting: str) -> Iterator[DoctorFinding]:
 
 def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
     base, _, sub = info.name.partition(";")
+    name, aside = shlex.quote(info.name), shlex.quote(f"{base};{_POISON}")
     if sub == _POISON:
         yield DoctorFinding(
             "poison",
             info.name,
             f"no receiver could handle {_number_in(info)} in {info.name!r}; mend the receiver, then"
-            f" `dray move '{info.name}' {base}`",
+            f" `dray move {name} {shlex.quote(base)}`",
         )
     elif first.abort_count >= ABORTS_OF_POISON and base != STATUS_QUEUE:
         # A status message goes back together with the large message that it belongs to.
@@ -230,9 +233,8 @@ def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
             "poison",
             info.name,
             f"the first message of {info.name!r} ({first.id}) was taken and given back"
-            f" {first.abort_count} times; look at it with `dray show {info.name}"
-            f" {first.lookup_id}`, or put it aside with `dray move {info.name} '{base};poison'"
-            f" '{first.id}'`",
+            f" {first.abort_count} times; look at it with `dray show {name} {first.lookup_id}`, or"
+            f" put it aside with `dray move {name} {aside} '{first.id}'`",
         )
     early = (first.sent_time or 0.0) - (first.arrived_time or 0.0)
     if early > CLOCK_S:
