@@ -165,8 +165,8 @@ def command(
     """Send FILES to QUEUE, each as one message, all in one transaction.
 
     QUEUE is a queue of this queue manager, or dray://HOST:PORT/NAME for one elsewhere. If the only
-    FILE is a directory, all files below it are sent (--large), each in a transaction of its own;
-    and so are the objects below a URL that fsspec knows, such as s3://bucket/prefix.
+    FILE is a directory, the command sends all files below it (--large), each in a transaction of
+    its own. It does the same with objects below a URL that fsspec knows, such as s3://bucket/prefix.
     """
     # A path that cannot be looked at is told of where it is opened.
     alone = files[0] if len(files) == 1 and not from_stdin else ""
