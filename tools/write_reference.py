@@ -136,6 +136,7 @@ PACKAGES = (
     ("manager/disk", "The queue manager: the disk beside the log"),
     ("manager/state", "The queue manager: the durable state"),
     ("manager/queue", "The queue manager: one queue"),
+    ("manager/entries", "The queue manager: the entries of queues"),
     ("delivery", "Delivery between queue managers"),
     ("large", "Large messages"),
     ("transfer", "File transfer: the cores"),

@@ -20,9 +20,10 @@ ROOMS = sorted(path.parent.name for path in MANAGER.glob("*/__init__.py"))
 OPEN_MODULES = {
     "change": 11,
     "disk": 4,
+    "entries": 5,
     "incoming": 1,
     "peers": 5,
-    "queue": 9,
+    "queue": 7,
     "requests": 2,
     "rights": 6,
     "state": 4,

@@ -16,6 +16,7 @@
     disk             where records lie, how much room there is on the disk and in the log
     state            the durable state, made by facts
     queue            one queue: its entries, in order
+    entries          packed entries: the bytes of one queued message
     session          one accepted connection
     events, facts, notices    what the manager hears and does, what it logs, what it reports
 

@@ -2,7 +2,7 @@
 
 A fact says what became so, never what was asked; the facts in order, applied to an empty state,
 give the state at any time and after any crash. Numbers of queues, messages and transactions are the
-manager's own, `tails` packed entries (`index.py`), `lookups` packed 64-bit positions. Tags and the
+manager's own, `tails` packed entries (`entries/`), `lookups` packed 64-bit positions. Tags and the
 meaning of fields never change; new fields come last, with a default.
 """
 

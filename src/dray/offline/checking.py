@@ -30,7 +30,7 @@ from dray.errors import DrayError, ProtocolError, StoreCorrupt
 from dray.large.digests import DIGESTS
 from dray.large.split import read_control
 from dray.manager.change.quarantine import QUARANTINE_NAME
-from dray.manager.queue.index import Entry, unpack
+from dray.manager.entries.entry import Entry, unpack
 from dray.manager.queue.part_records import find_parts
 from dray.model.ids import ManagerId, join_id
 from dray.offline.checking_files import check_audit, check_checkpoints, check_queue_files

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dray.manager.entries.layout import TAIL_BYTES
 from dray.manager.facts import (
     Accepted,
     AnyFact,
@@ -16,7 +17,6 @@ from dray.manager.facts import (
     positions_in,
     unpack_lookups,
 )
-from dray.manager.queue.index import TAIL_BYTES
 
 if TYPE_CHECKING:
     from dray.manager.state.state import State

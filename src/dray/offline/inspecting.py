@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from dray.errors import Misuse
+from dray.manager.entries.entry import Entry, unpack
 from dray.manager.facts import decode_fact
-from dray.manager.queue.index import Entry, unpack
 from dray.model.classes import Part
 from dray.model.ids import ManagerId, join_id
 from dray.offline.fact_text import tell

@@ -10,8 +10,8 @@ import crc32c
 
 from dray.delivery.events import DeliverySettings
 from dray.errors import DrayError, StoreCorrupt, StoreError
+from dray.manager.entries.entry import Entry
 from dray.manager.facts import Restored, decode_fact
-from dray.manager.queue.index import Entry
 from dray.manager.state.snapshots import replay
 from dray.manager.state.state import State
 from dray.store.decisions import LOG_NAME, Act, LogState

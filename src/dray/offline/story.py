@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dray.delivery.events import DeliverySettings
+from dray.manager.entries.entry import lookup_id_of, tail_of, unpack, with_key
+from dray.manager.entries.tails import split_tails
 from dray.manager.facts import (
     Accepted,
     AnyFact,
@@ -27,7 +29,6 @@ from dray.manager.facts import (
     positions_in,
     unpack_lookups,
 )
-from dray.manager.queue.index import lookup_id_of, split_tails, tail_of, unpack, with_key
 from dray.manager.queue.system import ORDER_QUEUE
 from dray.manager.state.snapshots import read_state
 from dray.manager.state.state import State

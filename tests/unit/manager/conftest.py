@@ -12,6 +12,7 @@ import pytest
 
 from dray.errors import ReceiveTimeout, from_code
 from dray.machine import Tick
+from dray.manager.entries.entry import is_express_entry, length_of
 from dray.manager.events import (
     Answer,
     Effect,
@@ -23,7 +24,6 @@ from dray.manager.events import (
     SessionOpened,
 )
 from dray.manager.queue.accounts import Account
-from dray.manager.queue.index import is_express_entry, length_of
 from dray.manager.state.snapshots import take_snapshots
 from dray.manager.state.state import State
 from dray.manager.turn import QueueManager

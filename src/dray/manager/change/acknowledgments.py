@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.context import Context
+    from dray.manager.entries.staged import Wish
     from dray.manager.queue.queues import StoredQueue
-    from dray.manager.queue.staged import Wish
     from dray.store.heap.heap import Extent
 
 _NEGATIVE = 0x8000

@@ -16,7 +16,6 @@ that such a fact does not have is not built:
 
 from __future__ import annotations
 
-from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from dray.delivery.incoming import StreamKey
@@ -24,31 +23,17 @@ from dray.errors import StoreFull
 from dray.manager.change.acknowledgments import addressed, place
 from dray.manager.change.departures import RECEIVED, Departures, entries_at, may_follow
 from dray.manager.change.express import admit
+from dray.manager.entries.entry import is_express_entry, lookup_id_of, tail_of, unpack
+from dray.manager.entries.staged import Staged
+from dray.manager.entries.tails import extent_of, is_express, moved, packed_tails
 from dray.manager.facts import Committed, pack_lookups
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.index import (
-    COPIES_AT,
-    ORDINAL_BITS,
-    PRIORITY_AT,
-    TAIL,
-    extent_of,
-    is_express,
-    is_express_entry,
-    lookup_id_of,
-    moved,
-    pack_tail,
-    tail_of,
-    unpack,
-)
 from dray.manager.queue.part_records import part_seen, watch_arrivals
-from dray.manager.queue.staged import Staged, group_places
 from dray.manager.queue.system import DEAD_LETTERS
 from dray.model.classes import Part, QueueKind
-from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LAST, MARK_SINGLE
+from dray.wire.frames import MARK_SINGLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dray.manager.context import Context
     from dray.manager.queue.queues import StoredQueue
 
@@ -271,49 +256,3 @@ def forget_parts(context: Context, queue: StoredQueue, lookup_ids: list[int], he
         queue.parts.removed(seen)
     # The rest of those may be a hole by now, and a receiver may wait for it.
     context.follow_up.touch(queue)
-
-
-def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: int = 0) -> bytes:
-    """The packed tails of records that join a queue as one group; `marks` are for all."""
-    if len(staged) > 1 and {each.part for each in staged} == {Part.PLAIN}:
-        return _plain_tails(staged, transaction, when_us, marks)
-    if not transaction:
-        return b"".join([pack_tail(each, 0, when_us, marks=marks) for each in staged])
-    places = group_places([each.part for each in staged])
-    return b"".join(
-        [
-            pack_tail(
-                each, transaction, when_us,
-                marks=marks | place.marks, ordinal=place.ordinal, following=place.following,
-            )
-            for each, place in zip(staged, places, strict=True)
-        ]
-    )  # fmt: skip
-
-
-def _plain_tails(records: list[Staged], transaction: int, arrived_us: int, marks: int) -> bytes:
-    """The tails of one group, none part of a large message: as `pack_tail` packs each, all at once.
-
-    `marks` are for all of them; transaction 0 knows of no groups.
-    """
-    places: Iterable[int] = repeat(0)
-    group_marks: Iterable[int] = repeat(marks)
-    if transaction:
-        most = len(records) - 1
-        following = chain(
-            repeat(FOLLOWING_MAX, most - FOLLOWING_MAX), range(min(most, FOLLOWING_MAX), -1, -1)
-        )
-        places = [at | each << ORDINAL_BITS for at, each in enumerate(following, 1)]
-        first, last = marks | MARK_FIRST, marks | MARK_LAST
-        group_marks = (first, *repeat(marks, most - 1), last) if most else (first | last,)
-    pack = TAIL.pack
-    return b"".join(
-        [
-            pack(
-                *each.extent, each.crc, each.number, transaction, each.sent_us, arrived_us,
-                each.expires_us, 0, place, its_marks, each.message_class,
-                each.part | each.priority << PRIORITY_AT | each.copies << COPIES_AT, 0, 0,
-            )
-            for each, place, its_marks in zip(records, places, group_marks, strict=False)
-        ]
-    )  # fmt: skip

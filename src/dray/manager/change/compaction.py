@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Final
 import crc32c
 
 from dray.errors import StoreCorrupt, StoreFull
+from dray.manager.entries.entry import lookup_id_of, place_in
+from dray.manager.entries.tails import pack_place
 from dray.manager.facts import Relocated, pack_lookups
-from dray.manager.queue.index import lookup_id_of, pack_place, place_in
 from dray.manager.queue.system import IN_JOURNAL_QUOTA, INTERNAL
 from dray.model.classes import QueueKind
 from dray.store.kinds import Kind, kind_of

@@ -30,26 +30,22 @@ from dray.large.split import label_of_whole
 from dray.manager.change.acknowledgments import wanted_by
 from dray.manager.change.ends import KEPT_THERE, is_kept, is_refusal, note_ends, warn_of_end
 from dray.manager.change.express import lasting
-from dray.manager.facts import Confirmation
-from dray.manager.notices import NoticeKind
-from dray.manager.queue.index import (
-    TAIL_BYTES,
-    any_asks_in,
-    copies_of,
-    entries_in,
+from dray.manager.entries.entry import copies_of, lookup_id_of, tail_of, unpack
+from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries.packed import any_asks_in, entries_in
+from dray.manager.entries.staged import Wish
+from dray.manager.entries.tails import (
     extent_of,
     is_express,
-    lookup_id_of,
     route_of,
-    tail_of,
-    unpack,
     with_class,
     with_expiry,
     with_route,
     without_dead_letter,
 )
+from dray.manager.facts import Confirmation
+from dray.manager.notices import NoticeKind
 from dray.manager.queue.part_records import watch_arrivals
-from dray.manager.queue.staged import Wish
 from dray.manager.queue.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
 from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
 from dray.model.ids import ManagerId, join_id
@@ -67,8 +63,8 @@ from dray.wire.record import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.entries.entry import Entry
     from dray.manager.queue.arrival_routes import ArrivalRoute
-    from dray.manager.queue.index import Entry
     from dray.manager.queue.queues import StoredQueue
     from dray.store.store import Store
 

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, NotTransactional, QueueNotFound, QuotaExceeded
+from dray.manager.entries.entry import tail_of
+from dray.manager.entries.tails import route_of
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.index import route_of, tail_of
 from dray.model.classes import MessageClass
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import warn_of_end
 from dray.manager.change.purging import portions
+from dray.manager.entries.entry import expires_us_of, lookup_id_of, unpack
 from dray.manager.queue.costs import cost_of_leaving
-from dray.manager.queue.index import expires_us_of, lookup_id_of, unpack
 from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
 from dray.model.classes import MessageClass
 

@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING
 import crc32c
 
 from dray.errors import StoreCorrupt
+from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries.tails import at_place, place_of
 from dray.manager.facts import PositionsReserved
-from dray.manager.queue.index import TAIL_BYTES, at_place, place_of
 from dray.model.classes import Part
 from dray.model.limits import EXPRESS_POSITIONS_RESERVED
 from dray.store.disk import MESSAGE_FILE_UNREADABLE

@@ -9,9 +9,11 @@ from dray.errors import MessageNotFound
 from dray.large.join import SequenceKey
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import is_refusal
+from dray.manager.entries.entry import lookup_id_of, unpack
+from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries.packed import any_asks_in
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.queue.costs import POSITION_BYTES, cost_of_leaving
-from dray.manager.queue.index import TAIL_BYTES, any_asks_in, lookup_id_of, unpack
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
 from dray.wire.record import HEADER_BYTES, read_header

@@ -18,18 +18,18 @@ import crc32c
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreCorrupt
 from dray.manager.change.ends import DAMAGED_THERE, note_ends
-from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
-from dray.manager.notices import NoticeKind
-from dray.manager.queue.index import (
-    fields_in,
+from dray.manager.entries.entry import (
     has_come_back,
     is_express_entry,
     lookup_id_of,
     part_of,
     tail_of,
     unpack,
-    with_expiry,
 )
+from dray.manager.entries.packed import fields_in
+from dray.manager.entries.tails import with_expiry
+from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
+from dray.manager.notices import NoticeKind
 from dray.model.classes import MessageClass, Part, QueueKind
 from dray.model.limits import DAMAGED_NAMED_MAX
 from dray.model.queue import QueueOptions
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dray.manager.context import Context
+    from dray.manager.entries.entry import Entry
     from dray.manager.events import Body
-    from dray.manager.queue.index import Entry
     from dray.manager.queue.part_records import Records
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.state.state import State

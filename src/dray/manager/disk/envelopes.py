@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.manager.queue.index import ENTRY_BYTES, ORDINAL_BITS, ORDINAL_MAX, fields_in, runs_in
+from dray.manager.entries.layout import ENTRY_BYTES, ORDINAL_BITS, ORDINAL_MAX
+from dray.manager.entries.packed import fields_in, runs_in
 from dray.model.limits import KIB
 from dray.store.kinds import Kind, kind_of
 from dray.wire.frames import Envelope

@@ -14,13 +14,14 @@ from dray.manager.change.departures import Departures
 from dray.manager.change.ends import KEPT_THERE
 from dray.manager.change.express import admit
 from dray.manager.disk.placing import Span, place_all
+from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries.staged import Staged
+from dray.manager.entries.tails import is_express, pack_tail, with_class
 from dray.manager.facts import Accepted
 from dray.manager.incoming.arrival import Arrival, Judged
 from dray.manager.incoming.open_transactions import follow_transactions, watch_ends
 from dray.manager.queue.costs import cost_of_accepting
-from dray.manager.queue.index import TAIL_BYTES, is_express, pack_tail, with_class
 from dray.manager.queue.part_records import seen_in_record
-from dray.manager.queue.staged import Staged
 from dray.model.classes import MessageClass
 from dray.model.limits import HOPS_MAX
 from dray.store.heap.heap import Extent

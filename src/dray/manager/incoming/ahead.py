@@ -24,9 +24,9 @@ import msgspec
 from crc32c import crc32c as checksum
 
 from dray.errors import ProtocolError, StoreFull
+from dray.manager.entries.layout import ORDINAL_MAX
 from dray.manager.incoming.admission import admit_new
 from dray.manager.incoming.arrival import Arrival, Placed
-from dray.manager.queue.index import ORDINAL_MAX
 from dray.model.classes import Part
 from dray.model.limits import (
     AHEAD_AGE_S_MAX,

@@ -24,12 +24,7 @@ from dray.manager.change.names import resolve
 from dray.manager.disk.placing import check_records
 from dray.manager.facts import Accepted
 from dray.manager.incoming.admission import admit_new
-from dray.manager.incoming.ahead import (
-    KeptAhead,
-    admit_kept,
-    check_ahead,
-    drop_accepted,
-)
+from dray.manager.incoming.ahead import KeptAhead, admit_kept, check_ahead, drop_accepted
 from dray.manager.incoming.arrival import Arrival
 from dray.manager.incoming.end_of_stream import reopen
 from dray.manager.incoming.open_transactions import check_ends

@@ -26,13 +26,15 @@ from dray.manager.change.ends import (
     sentence_of,
     warn_of_end,
 )
+from dray.manager.entries.entry import lookup_id_of, number_of, tail_of
+from dray.manager.entries.packed import entries_numbered
+from dray.manager.entries.staged import Wish
+from dray.manager.entries.tails import route_of
 from dray.manager.facts import Confirmation, ConfirmationsTaken
 from dray.manager.peers import possession
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.waiting_for_room import WaitingForRoom
 from dray.manager.queue.costs import KEPT_BYTES, TOLD_BYTES
-from dray.manager.queue.index import entries_numbered, lookup_id_of, number_of, route_of, tail_of
-from dray.manager.queue.staged import Wish
 from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
 from dray.model.classes import MessageClass
 from dray.model.limits import (

@@ -37,6 +37,7 @@ from dray.delivery.refusal import RefusalNote
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
 from dray.manager.change.departures import delivered
+from dray.manager.entries.entry import lookup_id_of
 from dray.manager.events import HangUp, LinkSend, Peer
 from dray.manager.facts import (
     Delivered,
@@ -61,7 +62,6 @@ from dray.manager.peers.linking import (
 from dray.manager.peers.peer_links import PeerLinks
 from dray.manager.peers.repairs import answer
 from dray.manager.peers.transmission import data, passed
-from dray.manager.queue.index import lookup_id_of
 from dray.manager.transactions.transactions import answered_ahead, forget_ahead, take
 from dray.model.classes import MessageClass
 from dray.model.limits import WELCOME_TIMEOUT_S

@@ -23,6 +23,8 @@ from dray.manager.change.commit_fact import CommitFact
 from dray.manager.change.departures import entries_at
 from dray.manager.change.ends import KEPT_THERE, note_ends, warn_of_end
 from dray.manager.change.purging import portions
+from dray.manager.entries.entry import lookup_id_of, tail_of
+from dray.manager.entries.tails import extent_of, route_of, with_class, with_expiry
 from dray.manager.events import Peer
 from dray.manager.facts import (
     DivergenceResolved,
@@ -35,14 +37,6 @@ from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
 from dray.manager.peers.bound_callers import BoundCallers
 from dray.manager.peers.linking import address_of
-from dray.manager.queue.index import (
-    extent_of,
-    lookup_id_of,
-    route_of,
-    tail_of,
-    with_class,
-    with_expiry,
-)
 from dray.manager.queue.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass
 from dray.model.limits import MANAGER_ID_CHARACTERS

@@ -26,9 +26,10 @@ from dray.large.join import SequenceKey
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at, record_of
 from dray.manager.change.names import known
+from dray.manager.entries.entry import tail_of, unpack
+from dray.manager.entries.tails import as_group
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
-from dray.manager.queue.index import as_group, tail_of, unpack
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, Part

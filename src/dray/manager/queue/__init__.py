@@ -1,13 +1,11 @@
-"""One queue: its packed entries in order, who uses it, and how many bytes count against its quota.
+"""One queue: its entries in order, who uses it, and how many bytes count against its quota.
 
 The state changes queues as facts say. The rooms above read them, and hold or release entries.
 
 Other rooms use these modules; the others are private to this room:
 
     queues            a queue, and the table of all
-    index             packed entries: read, made, counted
     part_records      parts of large messages, read from their records
-    staged            records that are placed, but in no queue yet
     costs             how many bytes of the log a change takes at the most
     accounts          whose quota counts them
     system            the queues that the manager itself keeps

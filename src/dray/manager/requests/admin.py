@@ -22,11 +22,11 @@ from dray.manager.change.ends import held_in, note_ends
 from dray.manager.change.expiry import give_up
 from dray.manager.change.names import create, journal_of, resolve, seen_from_here
 from dray.manager.change.purging import leave_all
+from dray.manager.entries.entry import copies_of, lookup_id_of
 from dray.manager.facts import BatchStaged, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers, possession
 from dray.manager.queue.accounts import Account
-from dray.manager.queue.index import copies_of, lookup_id_of
 from dray.manager.rights.queues import allowed, may_see, owns
 from dray.manager.rights.rights import Rights
 from dray.manager.rights.table import check_hello

@@ -20,8 +20,10 @@ import crc32c
 
 from dray.errors import DrayError, Misuse, StorePoisoned
 from dray.manager.change.quarantine import QUARANTINE
+from dray.manager.entries.entry import place_in
+from dray.manager.entries.packed import claims_in, entries_in
+from dray.manager.entries.tails import place_of, split_tails
 from dray.manager.events import Body
-from dray.manager.queue.index import claims_in, entries_in, place_in, place_of, split_tails
 from dray.manager.state.snapshots import take_snapshots
 from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
 from dray.store.heap.heap import Extent

@@ -18,9 +18,10 @@ from dray.errors import LargeMessageHole, MessageNotFound, Misuse, TransactionUs
 from dray.large.join import PartSeen, SequenceKey
 from dray.manager.change.quarantine import set_aside
 from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
+from dray.manager.entries.entry import lookup_id_of, part_of, place_in, unpack
+from dray.manager.entries.packed import lengths_in
 from dray.manager.events import Into
 from dray.manager.peers.repairs import may_be_filled
-from dray.manager.queue.index import lengths_in, lookup_id_of, part_of, place_in, unpack
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
 from dray.manager.requests.statuses import statuses_of
 from dray.manager.session import Waiter
@@ -64,8 +65,8 @@ if TYPE_CHECKING:
 
     from dray.large.join import Assembly
     from dray.manager.context import Context
+    from dray.manager.entries.entry import Entry
     from dray.manager.peers.repairs import Holes
-    from dray.manager.queue.index import Entry
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.requests.statuses import Statuses
     from dray.manager.session import Session

@@ -16,12 +16,13 @@ from dray.errors import (
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at, record_of
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
+from dray.manager.entries.entry import Entry, tail_of, unpack
+from dray.manager.entries.staged import group_places
+from dray.manager.entries.tails import moved, sent_anew
 from dray.manager.facts import LargeMoved, runs_of
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
-from dray.manager.queue.index import Entry, moved, sent_anew, tail_of, unpack
 from dray.manager.queue.part_records import part_seen, watch_arrivals
-from dray.manager.queue.staged import group_places
 from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
 from dray.manager.requests.sending import expires_us
 from dray.manager.requests.statuses import take_back

@@ -21,16 +21,12 @@ from dray.errors import Misuse
 from dray.manager.change.quarantine import refuse_damaged
 from dray.manager.context import Context
 from dray.manager.disk.envelopes import bodies_in
-from dray.manager.queue.index import (
-    ENTRY_BYTES,
-    ORDINAL_BITS,
+from dray.manager.entries.entry import lookup_id_of, marks_of, part_of, place_in
+from dray.manager.entries.layout import ENTRY_BYTES, ORDINAL_BITS
+from dray.manager.entries.packed import (
     entries_in,
     lengths_in,
-    lookup_id_of,
-    marks_of,
     part_count_in,
-    part_of,
-    place_in,
     positions_in,
     transactions_in,
 )
@@ -72,7 +68,7 @@ _FIELDS = (
     (74, 48, 2),  # message class
     (73, 50, 1),  # marks
 )
-"""Where fields stand in an entry (`queue/index.py` draws it) and in a `RANGE_ROW`; their bytes."""
+"""Where fields stand in an entry (`entries/layout.py`) and in a `RANGE_ROW`; their bytes."""
 _COPIED = (
     *((8 - at, at) for at in range(8)),  # the position, which is big-endian in an entry
     *((entry_at + at, row_at + at) for entry_at, row_at, size in _FIELDS for at in range(size)),

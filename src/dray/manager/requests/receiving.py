@@ -28,15 +28,9 @@ from dray.manager.change.purging import drop_large, leave, leave_all, portion, p
 from dray.manager.change.quarantine import refuse_damaged
 from dray.manager.context import Context
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
+from dray.manager.entries.entry import lookup_id_of, part_of, place_in, unpack
+from dray.manager.entries.packed import lengths_in, positions_in
 from dray.manager.queue.costs import cost_of_receiving
-from dray.manager.queue.index import (
-    lengths_in,
-    lookup_id_of,
-    part_of,
-    place_in,
-    positions_in,
-    unpack,
-)
 from dray.manager.queue.lookups import Lookups, Sought
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.queues import StoredQueue

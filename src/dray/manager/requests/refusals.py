@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreFull
 from dray.manager.change import express
-from dray.manager.change.commit_fact import CommitFact, packed_tails
+from dray.manager.change.commit_fact import CommitFact
+from dray.manager.entries.staged import Staged
+from dray.manager.entries.tails import packed_tails
 from dray.manager.queue.costs import REFUSED_BYTES
-from dray.manager.queue.staged import Staged
 from dray.manager.queue.system import DEAD_LETTERS, DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, QueueKind
 from dray.store.kinds import Kind

@@ -25,9 +25,9 @@ from dray.manager.change import express
 from dray.manager.change.departures import arrival_wish
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.placing import place_batch
+from dray.manager.entries.staged import Staged, Wish
 from dray.manager.queue.costs import cost_of_sending
 from dray.manager.queue.part_records import seen_in_record
-from dray.manager.queue.staged import Staged, Wish
 from dray.manager.requests.refusals import tell_of_full_queue
 from dray.manager.transactions.mixing import check_plain_send, note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction

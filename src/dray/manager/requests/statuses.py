@@ -22,10 +22,11 @@ from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreF
 from dray.large.status import Status, read_status, status_message
 from dray.manager.change.commit_fact import CommitFact
 from dray.manager.change.quarantine import set_aside
+from dray.manager.entries.entry import lookup_id_of, unpack
+from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries.staged import Staged
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.costs import POSITION_BYTES
-from dray.manager.queue.index import TAIL_BYTES, lookup_id_of, unpack
-from dray.manager.queue.staged import Staged
 from dray.manager.requests.receiving import hold
 from dray.manager.rights.queues import no_status_queue
 from dray.manager.transactions.transactions import take
@@ -36,7 +37,7 @@ from dray.wire.record import HEADER_BYTES, read_header
 if TYPE_CHECKING:
     from dray.large.join import Assembly, SequenceKey
     from dray.manager.context import Context
-    from dray.manager.queue.index import Entry
+    from dray.manager.entries.entry import Entry
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.transactions.open_transaction import OpenTransaction
     from dray.manager.works import Works

@@ -20,13 +20,12 @@ import heapq
 from typing import TYPE_CHECKING
 
 from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
-from dray.manager.change.commit_fact import packed_tails
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.envelopes import piece
 from dray.manager.disk.room import Promise
+from dray.manager.entries.tails import packed_tails, split_tails
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.index import split_tails
 from dray.manager.requests.admin import outcome_of
 from dray.manager.rights.queues import owns
 from dray.manager.transactions.mixing import note_large_send

@@ -12,12 +12,7 @@ from dray.errors import AccessDenied, QueueNotFound, TransactionSequence
 from dray.manager.change.names import seen_from_here
 from dray.manager.facts import BatchStaged
 from dray.manager.rights import acts
-from dray.manager.rights.numbers import (
-    check_records,
-    own_number,
-    own_outcome,
-    own_sequence,
-)
+from dray.manager.rights.numbers import check_records, own_number, own_outcome, own_sequence
 from dray.manager.rights.queues import (
     denied,
     is_missing,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.manager.queue.index import unpack
+from dray.manager.entries.entry import unpack
 from dray.manager.queue.system import ORDER_QUEUE
 
 if TYPE_CHECKING:

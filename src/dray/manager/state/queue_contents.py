@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from dray.manager.entries.entry import expires_us_of, lookup_id_of, tail_of
+from dray.manager.entries.layout import ENTRY_BYTES, TAIL_BYTES
+from dray.manager.entries.packed import entries_in, expiries_in, places_in, runs_in
+from dray.manager.entries.tails import extent_of, extents_of, moved, unpack_places
 from dray.manager.facts import (
     Delivered,
     LargeMoved,
@@ -17,21 +21,6 @@ from dray.manager.facts import (
     Relocated,
     positions_in,
     unpack_lookups,
-)
-from dray.manager.queue.index import (
-    ENTRY_BYTES,
-    TAIL_BYTES,
-    entries_in,
-    expires_us_of,
-    expiries_in,
-    extent_of,
-    extents_of,
-    lookup_id_of,
-    moved,
-    places_in,
-    runs_in,
-    tail_of,
-    unpack_places,
 )
 from dray.manager.queue.queues import QueueTable, StoredQueue
 from dray.manager.state.expiries import Expiries

@@ -18,6 +18,9 @@ from dray.delivery.events import DeliverySettings
 from dray.delivery.incoming import IncomingStreams
 from dray.delivery.judgement import PeerPosition
 from dray.delivery.outgoing import OutgoingStream
+from dray.manager.entries.entry import place_in
+from dray.manager.entries.packed import claims_in
+from dray.manager.entries.tails import extents_of, place_of, split_tails
 from dray.manager.events import Peer
 from dray.manager.facts import (
     Accepted,
@@ -54,13 +57,6 @@ from dray.manager.facts import (
 )
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.arrival_routes import ArrivalRoutes
-from dray.manager.queue.index import (
-    claims_in,
-    extents_of,
-    place_in,
-    place_of,
-    split_tails,
-)
 from dray.manager.queue.queues import IndexBacklog, Route, StoredQueue
 from dray.manager.queue.system import FIRST_USER_QUEUE, ORDER_QUEUE
 from dray.manager.state.awaiting import Awaiting

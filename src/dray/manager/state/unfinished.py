@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dray.manager.entries.tails import extents_of, place_of, split_tails
 from dray.manager.facts import (
     AnyFact,
     Committed,
@@ -23,7 +24,6 @@ from dray.manager.facts import (
     UploadDropped,
     UploadMarked,
 )
-from dray.manager.queue.index import extents_of, place_of, split_tails
 
 if TYPE_CHECKING:
     from dray.store.heap.heap import Extent

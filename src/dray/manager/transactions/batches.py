@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from dray.errors import BatchMismatch, DrayError, TransactionAborted, TransactionUsage
 from dray.manager.change.commit_fact import CommitFact
 from dray.manager.context import MICROSECONDS
+from dray.manager.entries.layout import TAIL_BYTES
 from dray.manager.facts import BatchCommitted, BatchStaged
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.costs import cost_of_staged
-from dray.manager.queue.index import TAIL_BYTES
 from dray.manager.rights.queues import owns
 from dray.manager.transactions.prepared import fact_of, passed
 from dray.manager.transactions.reservations import give_up_reservations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.staged import Staged
+    from dray.manager.entries.staged import Staged
     from dray.manager.session import Session
     from dray.manager.state.outcomes import BatchOutcome
     from dray.manager.transactions.open_transaction import OpenTransaction

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dray.large.join import SequenceKey
     from dray.manager.context import Context
     from dray.manager.disk.room import Promise
-    from dray.manager.queue.staged import Staged
+    from dray.manager.entries.staged import Staged
     from dray.manager.session import Session
     from dray.model.callers import Caller
     from dray.model.ids import TransactionId

@@ -12,12 +12,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dray.errors import Misuse, TransactionSequence, TransactionUsage
-from dray.manager.change.commit_fact import packed_tails
 from dray.manager.change.departures import arrival_wish, entries_at, record_of
+from dray.manager.entries.entry import unpack, with_key
+from dray.manager.entries.staged import Staged
+from dray.manager.entries.tails import packed_tails, split_tails
 from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_lookups
-from dray.manager.queue.index import split_tails, unpack, with_key
 from dray.manager.queue.part_records import part_seen
-from dray.manager.queue.staged import Staged
 from dray.manager.rights.queues import manages_all, owns
 from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from dray.errors import QuotaExceeded, StoreFull
 from dray.manager.disk.room import Promise
-from dray.manager.queue.index import TAIL_BYTES
+from dray.manager.entries.layout import TAIL_BYTES
 from dray.model.arguments import no_sense
 from dray.model.limits import RESERVATION_SHARE, RESERVATION_UNUSED_S
 

@@ -20,11 +20,11 @@ from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at
 from dray.manager.change.purging import leave_all
 from dray.manager.context import Context
+from dray.manager.entries.entry import expires_us_of, is_express_entry, unpack
+from dray.manager.entries.staged import Staged
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
-from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
 from dray.manager.queue.part_records import hold_part, part_seen
 from dray.manager.queue.queues import StoredQueue
-from dray.manager.queue.staged import Staged
 from dray.manager.rights.rights import Rights
 from dray.manager.session import Session
 from dray.manager.state.outcomes import Outcomes

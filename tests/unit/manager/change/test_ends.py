@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dray.delivery.incoming import StreamKey
+from dray.manager.entries.entry import unpack
 from dray.manager.events import LinkFrame, SessionClosed
-from dray.manager.queue.index import unpack
 from dray.manager.untold_ends import UntoldEnds
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, HOPS_MAX

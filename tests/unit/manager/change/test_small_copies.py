@@ -8,8 +8,8 @@ import pytest
 
 from dray.errors import StoreFull
 from dray.manager.change.departures import REWRITTEN_BYTES_MAX
+from dray.manager.entries.entry import unpack
 from dray.manager.events import Request
-from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, file_name, kind_of
 from dray.wire import frames

@@ -1,4 +1,4 @@
-"""One queue's entries: what is asked of many at once agrees with what each of them says."""
+"""One queue's entries, whatever joins and leaves, in the order in which they are received."""
 
 from __future__ import annotations
 
@@ -6,73 +6,12 @@ from random import Random
 
 import pytest
 
-from dray.manager.queue import index
-from dray.manager.queue.index import entries_in, pack_tail, unpack
+from dray.manager.entries.entry import is_express_entry, lookup_id_of, unpack
+from dray.manager.entries.packed import (
+    entries_in,
+)
 from dray.manager.queue.queue_index import QueueIndex
-from dray.manager.queue.staged import Staged
-from dray.model.classes import Part
-from dray.store.heap.heap import Extent
-from dray.store.kinds import Kind, heap_file_number
-from dray.wire.record import COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMENTS
-
-
-def tail(rng: Random, *, priority: int | None = None) -> bytes:
-    kind = rng.choice([Kind.RECOVERABLE, Kind.RECOVERABLE, Kind.EXPRESS])
-    record = Staged(
-        Extent(heap_file_number(kind, rng.randrange(1, 4)), rng.randrange(9) * 100, 100),
-        crc=rng.getrandbits(32),
-        number=rng.getrandbits(60),
-        part=rng.choice([Part.PLAIN, Part.PLAIN, Part.FRAGMENT]),
-        priority=rng.randrange(8) if priority is None else priority,
-        sent_us=rng.getrandbits(50),
-        expires_us=rng.choice([0, 0, 77]),
-        copies=rng.choice([0, 0, COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMENTS]),
-    )
-    return pack_tail(
-        record,
-        rng.choice([0, 5]),
-        rng.getrandbits(50),
-        ordinal=3,
-        marks=1,
-        following=rng.choice([0, 2000]),
-    )
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_what_is_asked_of_a_run_is_the_sum_of_its_entries(seed):
-    rng = Random(seed)
-    tails = [tail(rng) for _ in range(rng.randrange(7))]
-    packed = index.with_keys(b"".join(tails), 1000)
-    entries = [index.with_key(each, 1000 + at) for at, each in enumerate(tails)]
-    assert entries_in(packed) == entries
-    each_one = [unpack(entry) for entry in entries]
-    assert list(index.positions_in(packed)) == [entry.lookup_id for entry in each_one]
-    assert list(index.lengths_in(packed)) == [entry.length for entry in each_one]
-    assert list(index.places_in(packed)) == [entry.extent for entry in each_one]
-    assert list(index.claims_in(packed)) == [(entry.extent, entry.crc) for entry in each_one]
-    assert index.part_count_in(packed) == sum(entry.part > 0 for entry in each_one)
-    assert index.any_asks_in(packed) == any(entry.copies for entry in each_one)
-    assert entries_in(index.express_in(packed)) == [
-        entry for entry in entries if index.is_express_entry(entry)
-    ]
-    assert index.expiries_in(packed) == [
-        (entry.expires_us, entry.lookup_id) for entry in each_one if entry.expires_us
-    ]
-    bytes_of_runs = [
-        (run.file, run.offset + at) for run in index.runs_in(packed) for at in range(run.length)
-    ]
-    assert bytes_of_runs == [
-        (entry.file, entry.offset + at) for entry in each_one for at in range(entry.length)
-    ]
-
-
-def test_records_side_by_side_are_one_run():
-    def at(file: int, offset: int, length: int) -> bytes:
-        place = Extent(file, offset, length)
-        return pack_tail(Staged(place, 0, 1, 0, 0, 0), 0, 0)
-
-    packed = index.with_keys(at(1, 0, 70) + at(1, 70, 80) + at(2, 150, 90) + at(1, 150, 64), 1)
-    assert index.runs_in(packed) == [Extent(1, 0, 150), Extent(2, 150, 90), Extent(1, 150, 64)]
+from tests.drawn_entries import tail
 
 
 def test_a_run_of_mixed_priorities_joins_in_receiving_order():
@@ -125,7 +64,7 @@ def test_counts_follow_whatever_joins_and_leaves(seed):
             case _:
                 pass
         entries = [there[each] for each in sorted(there)]
-        express = [each for each in entries if index.is_express_entry(each)]
+        express = [each for each in entries if is_express_entry(each)]
         assert queue.everything() == entries
         assert queue.durable() == b"".join([each for each in entries if each not in express])
         assert queue.byte_count == 100 * len(entries)
@@ -133,7 +72,7 @@ def test_counts_follow_whatever_joins_and_leaves(seed):
         assert queue.available_count == len(entries) - len(held)
         after = rng.randrange(last + 1)
         free = [each for each in sorted(there) if each not in held and each > after]
-        assert [index.lookup_id_of(each) for each in queue.after(after)] == free
+        assert [lookup_id_of(each) for each in queue.after(after)] == free
         assert entries_in(b"".join(queue.runs_after(after))) == [there[each] for each in free]
 
 

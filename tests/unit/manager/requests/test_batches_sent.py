@@ -8,9 +8,10 @@ import pytest
 
 from dray.client.calls.messages import record_of
 from dray.errors import ProtocolError
-from dray.manager.change.commit_fact import packed_tails
-from dray.manager.queue.index import TAIL_BYTES, pack_tail, unpack
-from dray.manager.queue.staged import Staged, group_places
+from dray.manager.entries.entry import unpack
+from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries.staged import Staged, group_places
+from dray.manager.entries.tails import pack_tail, packed_tails
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.store.heap.heap import Extent

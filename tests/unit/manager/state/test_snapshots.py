@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dray.manager.entries.layout import ENTRY_BYTES
+from dray.manager.entries.staged import Staged
+from dray.manager.entries.tails import pack_tail
 from dray.manager.queue import entry_pages
-from dray.manager.queue.index import ENTRY_BYTES, pack_tail
 from dray.manager.queue.queue_index import QueueIndex
-from dray.manager.queue.staged import Staged
 from dray.manager.state import snapshots
 from dray.manager.state.chunked_encoding import RUN, array_head, array_in_chunks, bytes_head
 from dray.manager.state.snapshots import read_state, take_snapshots, write_state

@@ -6,8 +6,8 @@ import crc32c
 import pytest
 
 from dray import errors
+from dray.manager.entries.layout import TAIL_BYTES
 from dray.manager.events import SessionClosed
-from dray.manager.queue.index import TAIL_BYTES
 from dray.manager.session import WaitingReceives
 from dray.model.classes import Acknowledge
 from dray.model.message import Message

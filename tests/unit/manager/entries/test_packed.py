@@ -1,0 +1,61 @@
+"""Entries in a row: what is asked of all at once agrees with what each of them says."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dray.manager.entries.entry import is_express_entry, unpack, with_key
+from dray.manager.entries.packed import (
+    any_asks_in,
+    claims_in,
+    entries_in,
+    expiries_in,
+    express_in,
+    lengths_in,
+    part_count_in,
+    places_in,
+    positions_in,
+    runs_in,
+    with_keys,
+)
+from dray.manager.entries.staged import Staged
+from dray.manager.entries.tails import pack_tail
+from dray.store.heap.heap import Extent
+from tests.drawn_entries import tail
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_asked_of_a_run_is_the_sum_of_its_entries(seed):
+    rng = Random(seed)
+    tails = [tail(rng) for _ in range(rng.randrange(7))]
+    packed = with_keys(b"".join(tails), 1000)
+    entries = [with_key(each, 1000 + at) for at, each in enumerate(tails)]
+    assert entries_in(packed) == entries
+    each_one = [unpack(entry) for entry in entries]
+    assert list(positions_in(packed)) == [entry.lookup_id for entry in each_one]
+    assert list(lengths_in(packed)) == [entry.length for entry in each_one]
+    assert list(places_in(packed)) == [entry.extent for entry in each_one]
+    assert list(claims_in(packed)) == [(entry.extent, entry.crc) for entry in each_one]
+    assert part_count_in(packed) == sum(entry.part > 0 for entry in each_one)
+    assert any_asks_in(packed) == any(entry.copies for entry in each_one)
+    assert entries_in(express_in(packed)) == [entry for entry in entries if is_express_entry(entry)]
+    assert expiries_in(packed) == [
+        (entry.expires_us, entry.lookup_id) for entry in each_one if entry.expires_us
+    ]
+    bytes_of_runs = [
+        (run.file, run.offset + at) for run in runs_in(packed) for at in range(run.length)
+    ]
+    assert bytes_of_runs == [
+        (entry.file, entry.offset + at) for entry in each_one for at in range(entry.length)
+    ]
+
+
+def test_records_side_by_side_are_one_run():
+    def at(file: int, offset: int, length: int) -> bytes:
+        place = Extent(file, offset, length)
+        return pack_tail(Staged(place, 0, 1, 0, 0, 0), 0, 0)
+
+    packed = with_keys(at(1, 0, 70) + at(1, 70, 80) + at(2, 150, 90) + at(1, 150, 64), 1)
+    assert runs_in(packed) == [Extent(1, 0, 150), Extent(2, 150, 90), Extent(1, 150, 64)]
