@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import pack_tail
+from dray.manager.entries import Staged, pack_tail
 from dray.model.classes import Part
 from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, heap_file_number

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dray.manager.change.compaction import Compactor
-    from dray.manager.disk.room import RoomLeft
+    from dray.manager.change import Compactor
+    from dray.manager.disk import RoomLeft
     from dray.manager.dispatch import Subjects
     from dray.manager.facts import AnyFact
     from dray.manager.follow_up import QueuesMade
-    from dray.manager.peers.links import Links
+    from dray.manager.peers import Links
     from dray.manager.peers.waiting_for_room import WaitingForRoom
-    from dray.manager.queue.lookups import Lookups
+    from dray.manager.queue import Lookups
     from dray.manager.relay import Relay
     from dray.manager.requests.waiting import Waiters
     from dray.manager.session import Session
+    from dray.manager.state import State
     from dray.manager.state.ledger import Ledger
-    from dray.manager.state.state import State
-    from dray.manager.transactions.open_transaction import OpenTransaction
+    from dray.manager.transactions import OpenTransaction
     from dray.manager.turn import QueueManager
     from dray.manager.untold_ends import UntoldEnds
 

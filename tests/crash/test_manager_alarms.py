@@ -9,9 +9,8 @@ from dray.errors import DrayError
 from dray.manager import turn
 from dray.manager.change import departures
 from dray.manager.facts import unpack_lookups
-from dray.manager.state import snapshots, state
+from dray.manager.state import Outcomes, snapshots, state
 from dray.manager.state.ledger import Ledger
-from dray.manager.state.outcomes import Outcomes
 from dray.manager.state.sequences import Sequences
 from dray.manager.state.snapshots import write_state
 from dray.store.log.checkpoint import Snapshots

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dray.manager.disk.queue_files import describe, path_of
+from dray.manager.disk import describe_in_file, path_in_file
 from dray.manager.events import ManagerConfig, Request, SessionOpened
 from dray.manager.turn import QueueManager
 from dray.model.callers import OWNER
@@ -44,7 +44,7 @@ def assert_healed(state: CrashState) -> tuple[QueueManager, SimDisk]:
     store.sync()
     disk = state.disk
     expected = {
-        file_name(queue.number, path_of(queue)): encode(describe(queue))
+        file_name(queue.number, path_in_file(queue)): encode(describe_in_file(queue))
         for queue in look_into(manager).state.queues
     }
     assert {name: disk.image(f"{FOLDER}/{name}") for name in disk.names(FOLDER)} == expected
@@ -91,7 +91,7 @@ def test_mending_heals_whenever_the_power_fails(how):
     manager.handle(SessionOpened(1, OWNER), NOW)
     call(manager, store, frames.Hello("client"), frames.CreateQueue("a", QueueOptions()))
     store.close(manager.snapshot())
-    ours = f"{FOLDER}/{file_name(16, path_of(look_into(manager).state.queues.named('a')))}"
+    ours = f"{FOLDER}/{file_name(16, path_in_file(look_into(manager).state.queues.named('a')))}"
     match how:
         case "damaged":
             disk.damage(ADMIN, 0, b"?")

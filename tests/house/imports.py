@@ -46,13 +46,14 @@ def _imported_names(path: str, source: str, modules: Mapping[str, str]) -> Itera
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            origin = _origin(path, node)
+            begins = origin(path, node)
             for alias in node.names:
-                submodule = f"{origin}.{alias.name}"
-                yield submodule if submodule in modules else origin
+                submodule = f"{begins}.{alias.name}"
+                yield submodule if submodule in modules else begins
 
 
-def _origin(path: str, node: ast.ImportFrom) -> str:
+def origin(path: str, node: ast.ImportFrom) -> str:
+    """The module that an import in the file at `path` names, also if it names it by dots."""
     if not node.level:
         return node.module or ""
     package = path.split("/")[: -node.level]

@@ -1,177 +1,206 @@
-"""A room of the manager shows which of its modules are open; the others are private to it."""
+"""A room of the manager has one face, its `__init__.py`; everything else is private to the room."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.house.parsed import nodes
+from tests.house.imports import origin
+from tests.house.parsed import module, nodes
 
 SRC = Path(__file__).parents[2] / "src"
-MANAGER = SRC / "dray/manager"
-ROOMS = sorted(path.parent.name for path in MANAGER.glob("*/__init__.py"))
+ROOMS = sorted(path.parent.name for path in SRC.glob("dray/manager/*/__init__.py"))
 
 
-OPEN_MODULES = {
-    "change": 11,
-    "disk": 4,
-    "entries": 5,
-    "incoming": 1,
-    "peers": 5,
-    "queue": 7,
-    "requests": 2,
-    "rights": 6,
-    "state": 4,
-    "transactions": 6,
-}
-"""How many modules each room opens. The numbers only go down."""
+class Taken(NamedTuple):
+    """What a file takes from a room: a name of its face, or a module, and then `name` is empty."""
 
-DESK = {
-    "state", "store", "config", "now", "now_us", "effects", "notices", "room", "own_messages",
-    "follow_up", "begin_turn", "record", "answer", "refuse",
-}  # fmt: skip
-"""The members of the context. The set only shrinks: what belongs to one subject has an object of
-its own (docs/decisions/0273)."""
+    path: str
+    room: str
+    module: str
+    name: str
 
 
-@cache
-def imported(source: str) -> frozenset[str]:
-    """Every module that a file names in an import, also in a function or for types only."""
-    found: set[str] = set()
+def taken(path: str, source: str, files: Mapping[str, str]) -> Iterator[Taken]:
+    """All that a file imports from rooms, also in a function or for types only."""
     for node in nodes(source):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(found)
+            named = [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            begins = origin(path, node)
+            named = [(begins, alias.name) for alias in node.names]
+        else:
+            continue
+        for place, name in named:
+            _, manager, room, *inside = [*place.split("."), "", "", ""]
+            if not place.startswith("dray.manager") or manager != "manager":
+                continue
+            if not room and is_file(f"dray/manager/{name}/__init__.py", files):
+                yield Taken(path, name, "__init__", "")
+            elif is_file(f"dray/manager/{room}/__init__.py", files):
+                within = inside[0] or ("" if name else "__init__")
+                if not within and is_file(f"dray/manager/{room}/{name}.py", files):
+                    within = name
+                yield Taken(path, room, within, "" if within else name)
 
 
-def used_from_outside(room: str, modules: Iterable[str], files: Mapping[str, str]) -> set[str]:
-    """The modules of a room that files outside of it import."""
+def is_file(path: str, files: Mapping[str, str]) -> bool:
+    return path in files
+
+
+def taken_from_outside(room: str, files: Mapping[str, str]) -> list[Taken]:
+    """What files outside of a room take from it."""
     place = f"dray/manager/{room}/"
-    named = set[str]().union(*(imported(text) for path, text in files.items() if place not in path))
-    return {each for each in modules if f"dray.manager.{room}.{each}" in named}
+    return [
+        each
+        for path, source in files.items()
+        if not path.startswith(place)
+        for each in taken(path, source, files)
+        if each.room == room
+    ]
 
 
-def opened(docstring: str) -> set[str]:
-    """The modules that the docstring of a room says are open."""
-    _, _, rows = docstring.partition("Other rooms use these modules")
-    return set(re.findall(r"^ {4}(\w+) {2,}\w", rows, re.MULTILINE))
+def past_the_face(room: str, files: Mapping[str, str]) -> list[str]:
+    """Files outside of a room that import a module of it, or the room as a name space."""
+    return [each.path for each in taken_from_outside(room, files) if each.module]
+
+
+def asks_itself(room: str, files: Mapping[str, str]) -> list[str]:
+    """Files of a room that import its face, where the module itself should be named."""
+    place = f"dray/manager/{room}/"
+    return [
+        path
+        for path, source in files.items()
+        if path.startswith(place)
+        for each in taken(path, source, files)
+        if each.room == room and (each.name or each.module == "__init__")
+    ]
+
+
+def face(source: str) -> set[str]:
+    """The names in `__all__` of a face."""
+    for node in module(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def told_askers(source: str) -> set[str]:
+    """Whom the docstring of a face names as those that ask the room."""
+    docstring = ast.get_docstring(module(source)) or ""
+    _, _, sentence = docstring.partition("These ask it: ")
+    return set(re.findall(r"`([\w.]+)`", sentence))
+
+
+def askers(room: str, files: Mapping[str, str]) -> set[str]:
+    """Rooms and modules of the manager, and other packages, that import from a room."""
+    found = set()
+    for path in {each.path for each in taken_from_outside(room, files)}:
+        _, package, *inside = path.removesuffix(".py").split("/")
+        found.add(inside[0] if package == "manager" else f"dray.{package}")
+    return found
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
-    return {path.as_posix(): path.read_text("utf-8") for path in SRC.rglob("*.py")}
+    return {path.relative_to(SRC).as_posix(): path.read_text("utf-8") for path in SRC.rglob("*.py")}
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_other_rooms_use_exactly_the_modules_that_a_room_opens(room, files):
-    modules = {path.stem for path in (MANAGER / room).glob("*.py")} - {"__init__"}
-    docstring = ast.get_docstring(
-        ast.parse((MANAGER / room / "__init__.py").read_text("utf-8")), clean=False
-    )
-    assert used_from_outside(room, modules, files) == opened(docstring or "")
+def test_others_import_the_face_of_a_room_and_no_module_of_it(room, files):
+    assert not past_the_face(room, files)
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_opens_no_more_modules_than_it_did(room):
-    docstring = ast.get_docstring(
-        ast.parse((MANAGER / room / "__init__.py").read_text("utf-8")), clean=False
-    )
-    found = len(opened(docstring or ""))
-    assert found == OPEN_MODULES[room], "keep a new module private; write a smaller number down"
+def test_a_face_names_exactly_what_others_use(room, files):
+    used = {each.name for each in taken_from_outside(room, files)}
+    assert face(files[f"dray/manager/{room}/__init__.py"]) == used
 
 
-def members_of(source: str, name: str) -> set[str]:
-    """The public members of a class: its methods, and what any of them sets at `self`."""
-    (made,) = [
-        each for each in nodes(source) if isinstance(each, ast.ClassDef) and each.name == name
-    ]
-    found = {
-        each.name for each in made.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    for node in ast.walk(made):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found |= {node.attr} if ast.unparse(node.value) == "self" else set()
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found.add(node.target.id)
-    return {each for each in found if not each.startswith("_")}
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_name_of_a_face_is_also_a_module_of_its_room(room, files):
+    modules = {Path(path).stem for path in files if path.startswith(f"dray/manager/{room}/")}
+    assert not face(files[f"dray/manager/{room}/__init__.py"]) & modules
 
 
-def test_the_context_has_no_other_members_than_it_had():
-    source = (MANAGER / "context.py").read_text("utf-8")
-    assert members_of(source, "Context") == DESK, "give a subject its own object; strike what left"
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_does_not_ask_its_own_face(room, files):
+    assert not asks_itself(room, files)
 
 
-def test_a_new_member_of_the_context_is_noticed():
-    source = (
-        "class Context:\n    shared: int\n    def __init__(self, now):\n"
-        "        self.now = self._at = now\n        self.queues: dict[int, str] = {}\n"
-        "        self.near, other.far = now\n    def refuse(self): self.told = True\n"
-        "    @property\n    def free(self): return 1\n"
-    )
-    assert members_of(source, "Context") == {
-        "shared", "now", "queues", "near", "refuse", "told", "free"
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_face_tells_who_asks_the_room(room, files):
+    assert told_askers(files[f"dray/manager/{room}/__init__.py"]) == askers(room, files)
+
+
+def test_every_room_is_looked_at():
+    assert set(ROOMS) >= {
+        "change", "disk", "entries", "incoming", "peers", "queue", "requests", "rights", "state",
+        "transactions",
     }  # fmt: skip
 
 
-def set_from_outside(source: str) -> list[int]:
-    """The lines that set a member of a context, which only its own class may do."""
-    found = []
-    for node in nodes(source):
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            targets = [node.target]
-        else:
-            continue
-        found += [
-            each.lineno
-            for target in targets
-            for each in getattr(target, "elts", [target])
-            if isinstance(each, ast.Attribute)
-            and re.search(r"(^|\W)_?context$", ast.unparse(each.value))
-        ]
-    return found
+HOUSE = {
+    "dray/manager/__init__.py": "",
+    "dray/manager/queue/__init__.py": (
+        '"""A room.\n\nThese ask it: `state`, `turn` and `dray.offline`.\n"""\n'
+        "from dray.manager.queue.queues import Queue\n"
+        '__all__ = ["Queue"]\n'
+    ),
+    "dray/manager/queue/queues.py": "from dray.manager.queue import packing\n",
+    "dray/manager/queue/packing.py": "",
+    "dray/manager/state/state.py": "from dray.manager.queue import Queue\n",
+    "dray/manager/turn.py": "def f():\n    from dray.manager.queue import Queue\n",
+    "dray/offline/check.py": "if TYPE_CHECKING:\n    from dray.manager.queue import Queue\n",
+}
+"""A small house that keeps every rule."""
 
 
-def test_no_member_of_the_context_is_set_from_outside(files):
-    found = {
-        path: lines
-        for path, text in files.items()
-        if "dray/manager/" in path and (lines := set_from_outside(text))
-    }
-    assert not found, f"the context changes itself; call a method of it: {found}"
+def test_a_house_that_keeps_the_rules_passes():
+    assert past_the_face("queue", HOUSE) == asks_itself("queue", HOUSE) == []
+    assert {each.name for each in taken_from_outside("queue", HOUSE)} == {"Queue"}
+    room = HOUSE["dray/manager/queue/__init__.py"]
+    assert face(room) == {"Queue"}
+    assert told_askers(room) == askers("queue", HOUSE) == {"state", "turn", "dray.offline"}
 
 
 @pytest.mark.parametrize(
     "line",
-    ["context.now = 1", "self._context.bytes += 1", "a, sources.context.b = 1, 2"],
+    [
+        "from dray.manager.queue.queues import Queue",
+        "from dray.manager.queue import queues",
+        "from dray.manager import queue",
+        "import dray.manager.queue.queues",
+        "import dray.manager.queue as entries",
+        "from .queue.queues import Queue",
+        "from .queue import queues",
+        "from . import queue",
+        "if TYPE_CHECKING:\n    from dray.manager.queue.queues import Queue",
+        "def f():\n    from dray.manager.queue.queues import Queue",
+    ],
 )
-def test_a_member_of_the_context_that_is_set_from_outside_is_noticed(line):
-    assert set_from_outside(line) == [1]
-    assert set_from_outside("self.context = context\ncontext.follow_up.tried = x") == []
+def test_an_import_past_the_face_is_noticed(line):
+    assert past_the_face("queue", HOUSE | {"dray/manager/turn.py": line}) == [
+        "dray/manager/turn.py"
+    ]
 
 
-def test_every_room_is_looked_at():
-    assert set(ROOMS) >= {"requests", "peers", "change", "state", "queue"}
+@pytest.mark.parametrize(
+    "line",
+    ["from dray.manager.queue import Queue", "import dray.manager.queue", "from . import Queue"],
+)
+def test_a_room_that_asks_its_own_face_is_noticed(line):
+    path = "dray/manager/queue/packing.py"
+    assert asks_itself("queue", HOUSE | {path: line}) == [path]
 
 
-def test_an_import_of_a_private_module_is_noticed():
-    docstring = "A room.\n\nOther rooms use these modules; ...:\n\n    queues    a queue\n"
-    files = {
-        "src/dray/manager/queue/queues.py": "from dray.manager.queue import packing\n",
-        "src/dray/manager/turn.py": (
-            "def f():\n    from dray.manager.queue.queues import Queue\n"
-            "if TYPE_CHECKING:\n    from dray.manager.queue.packing import pack\n"
-        ),
+def test_an_asker_that_the_face_does_not_name_is_noticed():
+    more = HOUSE | {"dray/daemon/server.py": "from dray.manager.queue import Queue"}
+    assert askers("queue", more) - told_askers(HOUSE["dray/manager/queue/__init__.py"]) == {
+        "dray.daemon"
     }
-    assert opened(docstring) == {"queues"}
-    assert used_from_outside("queue", ["queues", "packing"], files) == {"queues", "packing"}
-    files.pop("src/dray/manager/turn.py")
-    assert used_from_outside("queue", ["queues", "packing"], files) == set()

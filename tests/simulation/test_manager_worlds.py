@@ -10,7 +10,7 @@ from dray.delivery.confirmation import Outbox
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.change import departures
-from dray.manager.peers.links import Links
+from dray.manager.peers import Links
 from dray.manager.state.awaiting import Awaiting
 from dray.manager.untold_ends import UntoldEnds
 from dray.model.classes import Acknowledge, MessageClass

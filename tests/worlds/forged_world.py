@@ -18,7 +18,7 @@ from random import Random
 from dray.delivery.keys import KEY_BYTES, ONCE_BYTES, ManagerKey
 from dray.manager.events import Peer
 from dray.manager.notices import Notice, NoticeKind
-from dray.manager.peers.possession import with_proof
+from dray.manager.peers import with_proof
 from dray.model.callers import Caller
 from dray.model.ids import Incarnation
 from dray.wire import frames

@@ -7,6 +7,7 @@
     peers            what managers say to each other
     relay            what two programs pass to each other through managers
     transactions     what is gathered until a commit
+    rights           which caller may have which frame decided
     change           what one fact brings with it: copies, dead letters, acknowledgments
     works            what is done portion by portion
     context          the desk of a turn: state, store, time, effects
@@ -20,6 +21,7 @@
     session          one accepted connection
     events, facts, notices    what the manager hears and does, what it logs, what it reports
 
-A room imports from those below it, never from those above. State that belongs to one subject lives
-in an object of that subject, which `dispatch` makes and hands to the rooms that need it.
+A room imports from those below it, never from those above, and only what their faces name: the face
+of a room is its `__init__.py`. State that belongs to one subject lives in an object of that
+subject, which `dispatch` makes and hands to the rooms that need it.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
-from dray.manager.disk.room import RoomLeft
+from dray.manager.disk import FollowedFiles, RoomLeft
 from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.follow_up import FollowUp
@@ -17,11 +17,10 @@ from dray.manager.own_messages import OwnMessages
 from dray.wire.frames import Head, failure
 
 if TYPE_CHECKING:
-    from dray.manager.disk.queue_files import FollowedFiles
     from dray.manager.events import ManagerConfig
     from dray.manager.notices import Notices
     from dray.manager.session import Session
-    from dray.manager.state.state import State
+    from dray.manager.state import State
     from dray.store.store import Store
 
 MICROSECONDS = 1_000_000

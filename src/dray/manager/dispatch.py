@@ -12,23 +12,38 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dray.manager import relay
-from dray.manager.incoming import streams
-from dray.manager.peers import confirmations, links, peers, repairs
+from dray.manager.incoming import (
+    STREAM_FRAMES_WITH_BODY,
+    STREAM_FRAMES_WITHOUT_BODY,
+    ArrivingStreams,
+)
+from dray.manager.peers import (
+    Holes,
+    Links,
+    Sources,
+    Strangers,
+    handle_confirmations_acked,
+    handle_repair_answer,
+)
 from dray.manager.relay import Relay
-from dray.manager.requests import requests
-from dray.manager.rights import table
-from dray.manager.rights.rights import Rights
-from dray.manager.transactions.transactions import Transactions
+from dray.manager.requests import (
+    REQUESTS_WITH_BODY,
+    REQUESTS_WITHOUT_BODY,
+    BodyHandler,
+    Handler,
+    Requests,
+)
+from dray.manager.rights import RIGHTS_OF_CLIENTS, RIGHTS_OF_MANAGERS, Rights
+from dray.manager.transactions import Transactions
 from dray.manager.works import Works
 from dray.wire import frames
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.requests.requests import BodyHandler, Handler
 
-FOR_CLIENTS = requests.WITHOUT_BODY
+FOR_CLIENTS = REQUESTS_WITHOUT_BODY
 """Requests of clients without a body."""
-FOR_MANAGERS: frozenset[type[frames.Head]] = streams.WITHOUT_BODY | {
+FOR_MANAGERS: frozenset[type[frames.Head]] = STREAM_FRAMES_WITHOUT_BODY | {
     frames.ConfirmationsAcked,
     frames.RepairAnswer,
     frames.AttachBox,
@@ -36,8 +51,8 @@ FOR_MANAGERS: frozenset[type[frames.Head]] = streams.WITHOUT_BODY | {
 }
 """Requests of other managers without a body."""
 WITH_BODY: frozenset[tuple[str, type[frames.Head]]] = frozenset(
-    {("client", kind) for kind in requests.WITH_BODY}
-    | {("manager", kind) for kind in streams.WITH_BODY | {frames.Post}}
+    {("client", kind) for kind in REQUESTS_WITH_BODY}
+    | {("manager", kind) for kind in STREAM_FRAMES_WITH_BODY | {frames.Post}}
 )
 """Requests of clients and managers with a body."""
 _FIRST_AND_CUT: frozenset[type[frames.Head]] = frozenset(
@@ -58,13 +73,13 @@ class Subjects:
         self.rights = Rights(context)
         self.works = Works(context)
         self.transactions = Transactions(self.works, self.rights)
-        self.holes = repairs.Holes(context)
-        self.sources = confirmations.Sources(context)
-        self.strangers = peers.Strangers(self.rights)
+        self.holes = Holes(context)
+        self.sources = Sources(context)
+        self.strangers = Strangers(self.rights)
         self.relay = Relay(context)
-        self.links = links.Links(self.strangers, self.relay, self.works)
-        self.streams = streams.ArrivingStreams(self.sources, self.strangers, self.holes)
-        self.requests = requests.Requests(
+        self.links = Links(self.strangers, self.relay, self.works)
+        self.streams = ArrivingStreams(self.sources, self.strangers, self.holes)
+        self.requests = Requests(
             self.transactions,
             self.links,
             self.strangers,
@@ -75,8 +90,8 @@ class Subjects:
         self.for_clients = self.requests.without_body
         self.for_managers: Mapping[type[frames.Head], Handler] = {
             **self.streams.without_body,
-            frames.ConfirmationsAcked: partial(confirmations.handle_taken, self.sources),
-            frames.RepairAnswer: partial(repairs.handle_answer, self.holes),
+            frames.ConfirmationsAcked: partial(handle_confirmations_acked, self.sources),
+            frames.RepairAnswer: partial(handle_repair_answer, self.holes),
             frames.AttachBox: partial(relay.handle_attach, self.relay),
             frames.Credit: partial(relay.handle_credit, self.relay),
         }
@@ -93,8 +108,8 @@ class Subjects:
     def _check_rights(self) -> None:
         """A frame without a row in the table of rights does not start."""
         for role, handlers, rows in (
-            ("client", self.for_clients, table.FOR_CLIENTS),
-            ("manager", self.for_managers, table.FOR_MANAGERS),
+            ("client", self.for_clients, RIGHTS_OF_CLIENTS),
+            ("manager", self.for_managers, RIGHTS_OF_MANAGERS),
         ):
             with_body = {kind for whose, kind in self.with_body if whose == role}
             lacking = (handlers.keys() | with_body) - rows.keys()

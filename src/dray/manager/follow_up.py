@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dray.delivery.incoming import StreamKey
-    from dray.manager.queue.queues import QueueTable, StoredQueue
+    from dray.manager.queue import QueueTable, StoredQueue
 
 
 class FollowUp:

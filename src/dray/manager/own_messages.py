@@ -15,7 +15,7 @@ from dray.wire.record import encode_record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dray.manager.state.state import State
+    from dray.manager.state import State
     from dray.store.heap.heap import Extent
     from dray.store.store import Store
 

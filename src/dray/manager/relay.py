@@ -16,7 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dray.errors import AccessDenied, Misuse
-from dray.manager.change.names import next_hop
+from dray.manager.change import next_hop
 from dray.manager.events import LinkSend, Peer
 from dray.model.arguments import no_sense
 from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, BOXES_SHARE, RELAYED_BYTES_MAX

@@ -16,14 +16,18 @@ from dray.delivery.events import DeliverySettings, Paused
 from dray.delivery.lineage import next_incarnation
 from dray.errors import AccessDenied, DrayError, InvalidArgument, ProtocolError, StorePoisoned
 from dray.machine import Tick
-from dray.manager.change import sub_queues
-from dray.manager.change.compaction import Compactor
-from dray.manager.change.expiry import expire
-from dray.manager.change.lqs import FileKeeper, FilesReport
-from dray.manager.change.quarantine import damaged_messages, set_aside
+from dray.manager.change import (
+    Compactor,
+    FileKeeper,
+    FilesReport,
+    damaged_messages,
+    drop_unused_queues,
+    end_use_of_queues,
+    remove_expired,
+    set_aside,
+)
 from dray.manager.context import MICROSECONDS, Context
-from dray.manager.disk.queue_files import FollowedFiles
-from dray.manager.disk.room import window_of
+from dray.manager.disk import FollowedFiles, window_of
 from dray.manager.dispatch import Subjects
 from dray.manager.events import (
     AccessChanged,
@@ -42,20 +46,25 @@ from dray.manager.events import (
 )
 from dray.manager.facts import AnyFact, IncarnationBegan, ManagerNamed, encode_fact
 from dray.manager.notices import Notice, NoticeKind, Notices
-from dray.manager.peers import confirmations, repairs
-from dray.manager.queue.accounts import Account
-from dray.manager.queue.part_records import find_parts
-from dray.manager.queue.queues import StoredQueue
-from dray.manager.queue.system import created_at_birth
-from dray.manager.rights import acts
-from dray.manager.rights.changes import change_access
-from dray.manager.rights.table import check
-from dray.manager.rights.tokens import end_expired
+from dray.manager.peers import ask_for_holes, tell_of_ends, tell_source
+from dray.manager.queue import Account, StoredQueue, created_at_birth, find_parts
+from dray.manager.rights import (
+    begun_act,
+    change_access,
+    check_frame,
+    end_expired_tokens,
+    note_act,
+    note_refusal,
+)
 from dray.manager.session import Session
-from dray.manager.state.snapshots import replay, take_snapshots
-from dray.manager.state.state import State
-from dray.manager.transactions import prepared, transactions
-from dray.manager.transactions.reservations import give_back_unused
+from dray.manager.state import State, replay, take_snapshots
+from dray.manager.transactions import (
+    abort_idle,
+    end_purges,
+    give_back_unused,
+    oldest_claim_ends,
+    take_up_all_prepared,
+)
 from dray.model.access import Access
 from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
@@ -81,9 +90,9 @@ class QueueManager:
         self._subjects = Subjects(context)
         self._sessions = self._subjects.rights.sessions
         state.awaiting.look()
-        prepared.take_up(self._subjects.transactions)
+        take_up_all_prepared(self._subjects.transactions)
         self._subjects.requests.take_up()
-        transactions.end_purges(self._subjects.works)
+        end_purges(self._subjects.works)
         self._waiters = self._subjects.requests.waiters
         self._compactor = Compactor(context)
         self._files = None if followed is None else FileKeeper(context, followed)
@@ -224,17 +233,17 @@ class QueueManager:
         sources, to_tell = subjects.sources, context.follow_up.to_tell
         if to_tell:
             for key in to_tell:
-                confirmations.tell_source(sources, key)
+                tell_source(sources, key)
             to_tell.clear()
         if context.follow_up.untold_ends.is_due(context.now):
-            confirmations.tell_of_ends(sources)
+            tell_of_ends(sources)
         subjects.streams.go_on()
         if context.state.stream_ends.news:
             subjects.links.say_ends()
         if context.follow_up.perhaps_unused:
-            sub_queues.drop_unused(context)
+            drop_unused_queues(context)
         if subjects.holes.wanted:
-            repairs.ask(sources, subjects.holes)
+            ask_for_holes(sources, subjects.holes)
 
     def _tell_of_disk(self) -> None:
         """Say once that the disk refuses messages, and once that it takes them again."""
@@ -270,7 +279,7 @@ class QueueManager:
             token_expires_us / MICROSECONDS if token_expires_us else None,
             subjects.requests.deadline(),
             idle[0][0] if idle else None,
-            transactions.oldest_claim_ends(subjects.transactions),
+            oldest_claim_ends(subjects.transactions),
             unused[0][0] if unused else None,
         ):
             if at is not None and (soonest is None or at < soonest):
@@ -292,7 +301,7 @@ class QueueManager:
             context.effects.append(CloseSession(session.number))
         except DrayError as error:
             if isinstance(error, AccessDenied):
-                acts.refused(self._subjects.rights, session, head)
+                note_refusal(self._subjects.rights, session, head)
             context.refuse(session, request_id, error)
         if isinstance(head, _WAITING):
             self._waiters.note_last(head.queue)
@@ -311,7 +320,7 @@ class QueueManager:
                 raise ProtocolError(head.sentence)
             raise InvalidArgument(head.sentence, **head.fields)
         subjects = self._subjects
-        check(subjects.rights, session, head, body)
+        check_frame(subjects.rights, session, head, body)
         with_body = subjects.with_body.get((session.role, kind))
         if with_body is not None:
             with_body(session, request_id, head, body=body)
@@ -320,10 +329,10 @@ class QueueManager:
         handler = (subjects.for_clients if of_client else subjects.for_managers).get(kind)
         if handler is None or len(body):
             raise ProtocolError(f"a {session.role} may not send {kind.__name__} here")
-        act = acts.begun(subjects.rights, session, head)
+        act = begun_act(subjects.rights, session, head)
         handler(session, request_id, head)
         if act is not None:
-            acts.done(subjects.rights, session, act)
+            note_act(subjects.rights, session, act)
 
     def _close(self, session: Session | None) -> None:
         """Let go of everything that a connection had."""
@@ -332,7 +341,7 @@ class QueueManager:
         subjects = self._subjects
         subjects.requests.closed(session)
         subjects.relay.closed(session)
-        sub_queues.closed(self._context, session)
+        end_use_of_queues(self._context, session)
         subjects.streams.closed(session)
 
     def _change_access(self, access: Access, peer_tokens: dict[Peer, str] | None) -> None:
@@ -344,11 +353,11 @@ class QueueManager:
         self._started = True
         subjects = self._subjects
         subjects.works.go_on()
-        expire(self._context)
-        end_expired(subjects.rights)
+        remove_expired(self._context)
+        end_expired_tokens(subjects.rights)
         give_back_unused(subjects.transactions.reservations)
         subjects.streams.tick()
-        transactions.abort_idle(subjects.transactions)
+        abort_idle(subjects.transactions)
         subjects.requests.tick()
         subjects.links.tick()
         self._compactor.tick()

@@ -9,7 +9,7 @@ import crc32c
 
 from dray.errors import StoreCorrupt
 from dray.manager.events import Body
-from dray.manager.requests.backup import CHECK, BackupRun
+from dray.manager.requests import BACKUP_CHECK, BackupRun
 from dray.model.backup import BackupReport
 from dray.offline.stopped import Offline
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
@@ -73,7 +73,7 @@ def _read(heap: HeapReader, body: Body, checks: bytes) -> bytes:
     runs = [each for each in body if isinstance(each, Extent)]
     data = b"".join([heap.read(run) for run in runs])
     at = 0
-    for length, crc in CHECK.iter_unpack(checks):
+    for length, crc in BACKUP_CHECK.iter_unpack(checks):
         if crc32c.crc32c(data[at : at + length]) != crc:
             names = " or ".join(dict.fromkeys(file_name(run.file) for run in runs))
             sentence = f"a record in {names} is damaged; `dray check` says which message it is"

@@ -29,9 +29,9 @@ import msgspec
 from dray.errors import DrayError, ProtocolError, StoreCorrupt
 from dray.large.digests import DIGESTS
 from dray.large.split import read_control
-from dray.manager.change.quarantine import QUARANTINE_NAME
-from dray.manager.entries.entry import Entry, unpack
-from dray.manager.queue.part_records import find_parts
+from dray.manager.change import QUARANTINE_NAME
+from dray.manager.entries import Entry, unpack
+from dray.manager.queue import Account, StoredQueue, find_parts
 from dray.model.ids import ManagerId, join_id
 from dray.offline.checking_files import check_audit, check_checkpoints, check_queue_files
 from dray.offline.findings import CheckReport
@@ -42,9 +42,7 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
 if TYPE_CHECKING:
     from dray.large.join import Assembly
-    from dray.manager.queue.accounts import Account
-    from dray.manager.queue.queues import StoredQueue
-    from dray.manager.state.state import State
+    from dray.manager.state import State
 
 Told = Callable[[int, int], object]
 _EVENT: Final = 2083

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dray.manager.change.lqs import EDITABLE, EVENTS, changes, check_editable
-from dray.manager.disk.queue_files import path_of
+from dray.manager.change import LQS_EDITABLE, LQS_EVENTS, changed_in_file, check_editable
+from dray.manager.disk import path_in_file
 from dray.store.access_log import verify_access_log
 from dray.store.audit import AUDIT_NAME
 from dray.store.decisions import LogState, Pair
@@ -17,7 +17,7 @@ from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verif
 from dray.store.recovery.survey import Sight, look
 
 if TYPE_CHECKING:
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.offline.findings import CheckReport
     from dray.offline.stopped import Offline
     from dray.store.reading import ReadOnlyDisk
@@ -67,7 +67,7 @@ def check_queue_files(offline: Offline, report: CheckReport) -> None:
     files = frozenset(offline.disk.names(FOLDER))
     for queue in offline.state.queues:
         _check_queue_file(offline, queue, files, report)
-    ours = {file_name(queue.number, path_of(queue)) for queue in offline.state.queues}
+    ours = {file_name(queue.number, path_in_file(queue)) for queue in offline.state.queues}
     for name in sorted(files - ours):
         fate = "a start finishes or removes it" if is_unfinished(name) else _MOVED_ASIDE
         report.note(f"{FOLDER}/{name}", f"no queue has this file; {fate}")
@@ -91,8 +91,8 @@ def check_audit(path: Path, report: CheckReport) -> None:
 def _check_queue_file(
     offline: Offline, queue: StoredQueue, files: frozenset[str], report: CheckReport
 ) -> None:
-    name = f"{FOLDER}/{file_name(queue.number, path_of(queue))}"
-    event = EVENTS.get(queue.number)
+    name = f"{FOLDER}/{file_name(queue.number, path_in_file(queue))}"
+    event = LQS_EVENTS.get(queue.number)
     if name.removeprefix(f"{FOLDER}/") not in files:
         if offline.disk.exists(name):
             remedy = "move it away; a start refuses until then"
@@ -111,7 +111,7 @@ def _check_queue_file(
         file.close()
     try:
         found = decode(bytes(image))
-        changed = changes(found.description, queue)
+        changed = changed_in_file(found.description, queue)
         if not found.signed:
             check_editable(queue, changed, found.description)
     except NotAFileOfOursError as error:
@@ -121,5 +121,5 @@ def _check_queue_file(
     if changed and found.signed:
         report.note(name, "it is older than the state; a start writes it anew", queue.name)
     elif changed:
-        edited = ", ".join(EDITABLE[each] for each in changed)
+        edited = ", ".join(LQS_EDITABLE[each] for each in changed)
         report.note(name, f"it was edited; a start takes over its {edited}", queue.name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries import TAIL_BYTES
 from dray.manager.facts import (
     Accepted,
     AnyFact,
@@ -19,7 +19,7 @@ from dray.manager.facts import (
 )
 
 if TYPE_CHECKING:
-    from dray.manager.state.state import State
+    from dray.manager.state import State
 
 _BYTES_SHOWN_MAX = 16
 

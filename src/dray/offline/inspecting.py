@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from dray.errors import Misuse
-from dray.manager.entries.entry import Entry, unpack
+from dray.manager.entries import Entry, unpack
 from dray.manager.facts import decode_fact
 from dray.model.classes import Part
 from dray.model.ids import ManagerId, join_id

@@ -26,8 +26,7 @@ from dray.delivery.events import DeliverySettings
 from dray.errors import DrayError, Misuse, SourceUnreadable, StoreError
 from dray.fsync import sync_folder
 from dray.manager.facts import Restored, encode_fact
-from dray.manager.state.snapshots import replay
-from dray.manager.state.state import State
+from dray.manager.state import State, replay
 from dray.model.backup import BackupReport
 from dray.offline.checking import check_store
 from dray.store.disk import File

@@ -10,10 +10,9 @@ import crc32c
 
 from dray.delivery.events import DeliverySettings
 from dray.errors import DrayError, StoreCorrupt, StoreError
-from dray.manager.entries.entry import Entry
+from dray.manager.entries import Entry
 from dray.manager.facts import Restored, decode_fact
-from dray.manager.state.snapshots import replay
-from dray.manager.state.state import State
+from dray.manager.state import State, replay
 from dray.store.decisions import LOG_NAME, Act, LogState
 from dray.store.heap.heap import Extent
 from dray.store.heap.maps import MAP_NAMES, Disagreement

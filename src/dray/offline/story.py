@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dray.delivery.events import DeliverySettings
-from dray.manager.entries.entry import lookup_id_of, tail_of, unpack, with_key
-from dray.manager.entries.tails import split_tails
+from dray.manager.entries import lookup_id_of, split_tails, tail_of, unpack, with_key
 from dray.manager.facts import (
     Accepted,
     AnyFact,
@@ -29,9 +28,8 @@ from dray.manager.facts import (
     positions_in,
     unpack_lookups,
 )
-from dray.manager.queue.system import ORDER_QUEUE
-from dray.manager.state.snapshots import read_state
-from dray.manager.state.state import State
+from dray.manager.queue import ORDER_QUEUE
+from dray.manager.state import State, read_state
 from dray.model.ids import split_id
 from dray.offline.fact_text import queue_name
 from dray.offline.inspecting import RecordSeen, records

@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from dray.delivery.keys import KEY_BYTES, ONCE_BYTES, ConnectionKey, ManagerKey
-from dray.manager.peers.possession import with_proof
+from dray.manager.peers import with_proof
 from dray.wire.frames import EndStream, Hello, OpenStream, Welcome
 
 ONCE = b"1" * ONCE_BYTES

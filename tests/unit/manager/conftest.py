@@ -12,7 +12,8 @@ import pytest
 
 from dray.errors import ReceiveTimeout, from_code
 from dray.machine import Tick
-from dray.manager.entries.entry import is_express_entry, length_of
+from dray.manager.entries import is_express_entry
+from dray.manager.entries.entry import length_of
 from dray.manager.events import (
     Answer,
     Effect,
@@ -23,9 +24,8 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
-from dray.manager.queue.accounts import Account
-from dray.manager.state.snapshots import take_snapshots
-from dray.manager.state.state import State
+from dray.manager.queue import Account
+from dray.manager.state import State, take_snapshots
 from dray.manager.turn import QueueManager
 from dray.model import callers
 from dray.model.callers import OWNER

@@ -6,10 +6,9 @@ import pytest
 
 from dray.errors import ReceiveTimeout, TransactionAborted
 from dray.manager import turn
-from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import pack_tail
+from dray.manager.entries import Staged, pack_tail
 from dray.manager.facts import Committed
-from dray.manager.queue.costs import cost_of_sending
+from dray.manager.queue import cost_of_sending
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.wire import frames

@@ -53,7 +53,7 @@ def bytes_of(path: Path) -> dict[str, tuple[bytes, int]]:
 
 def place(driver: ManagerDriver, queue: str, at: int):
     found = look_into(driver.manager).state.queues.named(queue).index.everything()
-    from dray.manager.entries.entry import unpack
+    from dray.manager.entries import unpack
 
     return unpack(found[at])
 

@@ -1,20 +1,87 @@
 """The consequences of one fact: journals, dead letters, acknowledgments, freed room.
 
 Code that lets messages join or leave a queue calls this room, so that no consequence is forgotten.
-Work that the manager does by itself is here too: expiry, setting damaged records aside, moving
-records together.
+`CommitFact` gathers the fact, and `Departures` adds what follows when a message leaves. Work that
+the manager does by itself is here too: expiry, setting damaged records aside, moving records
+together, and the text files of queues.
 
-Other rooms use these modules; the others are private to this room:
-
-    commit_fact    gathers the fact of a commit, an expiry, a purge
-    departures     what follows when a message leaves
-    ends           whether a message becomes a dead letter
-    names          queues by name, made when first needed
-    purging        removes very many messages, portion by portion
-    express        messages in memory only
-    expiry         what has expired leaves
-    quarantine     damaged records, set aside
-    sub_queues     sub-queues that nobody needs go
-    compaction     records move, so that files can be freed
-    lqs            the text files of queues: a start makes file and state fit
+These ask it: `incoming`, `peers`, `relay`, `requests`, `rights`, `transactions`, `turn` and
+`dray.offline`.
 """
+
+from dray.manager.change.commit_fact import CommitFact, bury, forget_parts
+from dray.manager.change.compaction import Compactor
+from dray.manager.change.departures import (
+    Departures,
+    arrival_wish,
+    delivered_tails,
+    entries_at,
+    record_of,
+)
+from dray.manager.change.ends import (
+    KEPT_THERE,
+    held_by_route,
+    is_counted_end,
+    is_refusal,
+    note_ends,
+    refusal_code,
+    refusal_sentence,
+    warn_of_end,
+)
+from dray.manager.change.expiry import give_up_outgoing, remove_expired
+from dray.manager.change.express import admit_express, heap_kind_in
+from dray.manager.change.lqs import (
+    LQS_EDITABLE,
+    LQS_EVENTS,
+    FileKeeper,
+    FilesReport,
+    changed_in_file,
+    check_editable,
+)
+from dray.manager.change.names import (
+    create_queue,
+    journal_of,
+    known_queue,
+    next_hop,
+    resolve_queue,
+    seen_from_here,
+)
+from dray.manager.change.purging import (
+    cut_into_portions,
+    drop_large,
+    first_portion,
+    leave,
+    leave_all,
+    purge,
+    purge_message,
+)
+from dray.manager.change.quarantine import (
+    QUARANTINE,
+    QUARANTINE_NAME,
+    damaged_messages,
+    only_intact,
+    refuse_damaged,
+    set_aside,
+)
+from dray.manager.change.sub_queues import (
+    begin_use_of_queue,
+    check_outgoing_share,
+    check_queue_share,
+    drop_unused_queues,
+    end_use_of_queues,
+    note_queues_made,
+    queues_used_by,
+)
+
+__all__ = [
+    "KEPT_THERE", "LQS_EDITABLE", "LQS_EVENTS", "QUARANTINE", "QUARANTINE_NAME", "CommitFact",
+    "Compactor", "Departures", "FileKeeper", "FilesReport", "admit_express", "arrival_wish",
+    "begin_use_of_queue", "bury", "changed_in_file", "check_editable", "check_outgoing_share",
+    "check_queue_share", "create_queue", "cut_into_portions", "damaged_messages",
+    "delivered_tails", "drop_large", "drop_unused_queues", "end_use_of_queues", "entries_at",
+    "first_portion", "forget_parts", "give_up_outgoing", "heap_kind_in", "held_by_route",
+    "is_counted_end", "is_refusal", "journal_of", "known_queue", "leave", "leave_all",
+    "next_hop", "note_ends", "note_queues_made", "only_intact", "purge", "purge_message",
+    "queues_used_by", "record_of", "refusal_code", "refusal_sentence", "refuse_damaged",
+    "remove_expired", "resolve_queue", "seen_from_here", "set_aside", "warn_of_end",
+]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
-from dray.manager.change.names import resolve
+from dray.manager.change.names import resolve_queue
 from dray.manager.notices import NoticeKind
 from dray.model.classes import Acknowledge, MessageClass, QueueKind
 from dray.model.message import Message
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.context import Context
-    from dray.manager.entries.staged import Wish
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.entries import Wish
+    from dray.manager.queue import StoredQueue
     from dray.store.heap.heap import Extent
 
 _NEGATIVE = 0x8000
@@ -50,7 +50,7 @@ def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[StoredQueu
     found = []
     for wish in wishes:
         try:
-            queue = resolve(context, wish.administration_queue)
+            queue = resolve_queue(context, wish.administration_queue)
         except DrayError as error:
             sentence = f"an acknowledgment message was not sent: {error}"
             context.notices.add(_LOST, wish.administration_queue, sentence)

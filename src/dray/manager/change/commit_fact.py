@@ -22,20 +22,26 @@ from dray.delivery.incoming import StreamKey
 from dray.errors import StoreFull
 from dray.manager.change.acknowledgments import addressed, place
 from dray.manager.change.departures import RECEIVED, Departures, entries_at, may_follow
-from dray.manager.change.express import admit
-from dray.manager.entries.entry import is_express_entry, lookup_id_of, tail_of, unpack
-from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import extent_of, is_express, moved, packed_tails
+from dray.manager.change.express import admit_express
+from dray.manager.entries import (
+    Staged,
+    extent_of,
+    is_express,
+    is_express_entry,
+    lookup_id_of,
+    moved_tail,
+    packed_tails,
+    tail_of,
+    unpack,
+)
 from dray.manager.facts import Committed, pack_lookups
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.part_records import part_seen, watch_arrivals
-from dray.manager.queue.system import DEAD_LETTERS
+from dray.manager.queue import DEAD_LETTERS, StoredQueue, part_seen, watch_arrivals
 from dray.model.classes import Part, QueueKind
 from dray.wire.frames import MARK_SINGLE
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
 
 
 class CommitFact:
@@ -100,7 +106,7 @@ class CommitFact:
 
     def move(self, queue: StoredQueue, lookup_ids: list[int], target: StoredQueue) -> None:
         """Messages change to another queue as they are."""
-        tails = [moved(tail_of(packed)) for packed in entries_at(queue, lookup_ids)]
+        tails = [moved_tail(tail_of(packed)) for packed in entries_at(queue, lookup_ids)]
         self.move_as(queue, lookup_ids, target, tails)
 
     def move_as(
@@ -189,10 +195,10 @@ class CommitFact:
             context.state.drop_express(queue, lookup_ids, kept)
         for target, tails in self._express_moving:
             if tails:
-                admit(context, target, b"".join(tails))
+                admit_express(context, target, b"".join(tails))
         for queue, staged, packed in self._express_sends:
             context.state.ledger.stage(queue, -sum(each.extent.length for each in staged))
-            admit(context, queue, packed)
+            admit_express(context, queue, packed)
 
     def _acknowledge(self, departures: Departures) -> None:
         """Turn wishes into acknowledgment messages of this fact."""

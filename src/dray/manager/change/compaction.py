@@ -23,16 +23,14 @@ from typing import TYPE_CHECKING, Final
 import crc32c
 
 from dray.errors import StoreCorrupt, StoreFull
-from dray.manager.entries.entry import lookup_id_of, place_in
-from dray.manager.entries.tails import pack_place
+from dray.manager.entries import lookup_id_of, pack_place, place_in
 from dray.manager.facts import Relocated, pack_lookups
-from dray.manager.queue.system import IN_JOURNAL_QUOTA, INTERNAL
+from dray.manager.queue import IN_JOURNAL_QUOTA, INTERNAL, StoredQueue
 from dray.model.classes import QueueKind
 from dray.store.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
 
 QUIET_S: Final = 0.5
 """How long nothing may have happened before a step is taken."""

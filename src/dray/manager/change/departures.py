@@ -30,14 +30,19 @@ from dray.large.split import label_of_whole
 from dray.manager.change.acknowledgments import wanted_by
 from dray.manager.change.ends import KEPT_THERE, is_kept, is_refusal, note_ends, warn_of_end
 from dray.manager.change.express import lasting
-from dray.manager.entries.entry import copies_of, lookup_id_of, tail_of, unpack
-from dray.manager.entries.layout import TAIL_BYTES
-from dray.manager.entries.packed import any_asks_in, entries_in
-from dray.manager.entries.staged import Wish
-from dray.manager.entries.tails import (
+from dray.manager.entries import (
+    TAIL_BYTES,
+    Entry,
+    Wish,
+    any_asks_in,
+    copies_of,
+    entries_in,
     extent_of,
     is_express,
+    lookup_id_of,
     route_of,
+    tail_of,
+    unpack,
     with_class,
     with_expiry,
     with_route,
@@ -45,8 +50,14 @@ from dray.manager.entries.tails import (
 )
 from dray.manager.facts import Confirmation
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.part_records import watch_arrivals
-from dray.manager.queue.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
+from dray.manager.queue import (
+    COMPUTER_JOURNAL,
+    DEAD_LETTERS,
+    DEAD_TRANSACTIONAL,
+    ArrivalRoute,
+    StoredQueue,
+    watch_arrivals,
+)
 from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
 from dray.model.ids import ManagerId, join_id
 from dray.store.kinds import Kind, kind_of
@@ -63,9 +74,6 @@ from dray.wire.record import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.entries.entry import Entry
-    from dray.manager.queue.arrival_routes import ArrivalRoute
-    from dray.manager.queue.queues import StoredQueue
     from dray.store.store import Store
 
 RECEIVED = MessageClass.ACK_RECEIVE
@@ -354,7 +362,7 @@ def entries_at(queue: StoredQueue, lookup_ids: list[int]) -> list[bytes]:
     return queue.index.at(lookup_ids)
 
 
-def delivered(context: Context, queue: StoredQueue, upto: int) -> tuple[int, bytes]:
+def delivered_tails(context: Context, queue: StoredQueue, upto: int) -> tuple[int, bytes]:
     """Delivered messages of an outgoing queue that wait for their confirmation, as tails.
 
     And up to which position that is: one fact may not be able to tell of all.

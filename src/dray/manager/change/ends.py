@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, NotTransactional, QueueNotFound, QuotaExceeded
-from dray.manager.entries.entry import tail_of
-from dray.manager.entries.tails import route_of
+from dray.manager.entries import route_of, tail_of
 from dray.manager.notices import NoticeKind
 from dray.model.classes import MessageClass
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.wire.record import RecordHeader
 
 _NEGATIVE = 0x8000
@@ -134,19 +133,19 @@ def is_kept(header: RecordHeader, message_class: int) -> bool:
     return is_refusal(message_class) and not header.flags & FLAG_NO_DEAD_LETTER
 
 
-def is_counted(message_class: int) -> bool:
+def is_counted_end(message_class: int) -> bool:
     """Whether a source may be told by a count of messages that ended with a class."""
     known = message_class & _CLASS in _ENDS
     beside = message_class & ~(_CLASS | KEPT_THERE | DAMAGED_THERE)
     return known and not beside and not is_refusal(message_class & _CLASS)
 
 
-def code_of(message_class: int) -> str:
+def refusal_code(message_class: int) -> str:
     """The stable word for the reason of a refusal."""
     return _end(message_class).code
 
 
-def sentence_of(message_class: int) -> str:
+def refusal_sentence(message_class: int) -> str:
     """The meaning of a refusal, for people."""
     return _end(message_class).sentence
 
@@ -203,7 +202,7 @@ def note_ends(
         context.follow_up.untold_ends.add(key, message_class, count, came_by.told_origin)
 
 
-def held_in(queues: Iterable[StoredQueue]) -> Counter[tuple[StoredQueue, int]]:
+def held_by_route(queues: Iterable[StoredQueue]) -> Counter[tuple[StoredQueue, int]]:
     """How many messages queues hold, by queue and route."""
     found: Counter[tuple[StoredQueue, int]] = Counter()
     for queue in queues:

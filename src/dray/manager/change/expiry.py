@@ -18,17 +18,15 @@ from typing import TYPE_CHECKING
 
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import warn_of_end
-from dray.manager.change.purging import portions
-from dray.manager.entries.entry import expires_us_of, lookup_id_of, unpack
-from dray.manager.queue.costs import cost_of_leaving
-from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
+from dray.manager.change.purging import cut_into_portions
+from dray.manager.entries import expires_us_of, lookup_id_of, unpack
+from dray.manager.queue import DEAD_TRANSACTIONAL, ORDER_QUEUE, StoredQueue, cost_of_leaving
 from dray.model.classes import MessageClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
 
 _AT_ONCE_MAX = 10_000
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
@@ -38,7 +36,7 @@ _WORD_AWAITED_US = 10_000_000
 word of what expires there takes a way through a busy machine at the most."""
 
 
-def expire(context: Context) -> None:
+def remove_expired(context: Context) -> None:
     """Take out what has expired, as much as one fact can tell of; the rest is due at once again."""
     if context.room.has_said_enough:
         return
@@ -69,7 +67,7 @@ def expire(context: Context) -> None:
     fact.record()
 
 
-def give_up(context: Context, queue: StoredQueue) -> Iterator[None]:
+def give_up_outgoing(context: Context, queue: StoredQueue) -> Iterator[None]:
     """Work: keep in doubt what of an outgoing queue may have arrived; no more word of it can come.
 
     These are messages that are delivered and wait for their confirmation in the order queue, and
@@ -82,7 +80,7 @@ def give_up(context: Context, queue: StoredQueue) -> Iterator[None]:
         for packed in waiting.index.everything()
         if unpack(packed).left_by == queue.number
     ]
-    for found in portions(context, waiting, unconfirmed):
+    for found in cut_into_portions(context, waiting, unconfirmed):
         fact = CommitFact(context)
         _in_doubt(context, fact, waiting, found)
         fact.record()
@@ -93,7 +91,7 @@ def give_up(context: Context, queue: StoredQueue) -> Iterator[None]:
         for lookup_id in map(lookup_id_of, queue.index.available())
         if queue.stream.may_be_delivered(lookup_id)
     ]
-    for found in portions(context, queue, sent):
+    for found in cut_into_portions(context, queue, sent):
         fact = CommitFact(context)
         _leave_doubtful(context, fact, queue, found)
         fact.record()

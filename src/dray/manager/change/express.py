@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING
 import crc32c
 
 from dray.errors import StoreCorrupt
-from dray.manager.entries.layout import TAIL_BYTES
-from dray.manager.entries.tails import at_place, place_of
+from dray.manager.entries import TAIL_BYTES, at_place, place_of
 from dray.manager.facts import PositionsReserved
 from dray.model.classes import Part
 from dray.model.limits import EXPRESS_POSITIONS_RESERVED
@@ -40,12 +39,12 @@ from dray.wire.record import FLAG_RECOVERABLE
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.store.store import Store
     from dray.wire.record import RecordHeader
 
 
-def kind_in(queue: StoredQueue, header: RecordHeader, *, in_transaction: bool) -> Kind:
+def heap_kind_in(queue: StoredQueue, header: RecordHeader, *, in_transaction: bool) -> Kind:
     """The kind of heap file for a message that joins a queue."""
     wanted = not (header.flags & FLAG_RECOVERABLE or in_transaction)
     if wanted and header.part == Part.PLAIN and queue.takes_express:
@@ -53,7 +52,7 @@ def kind_in(queue: StoredQueue, header: RecordHeader, *, in_transaction: bool) -
     return Kind.RECOVERABLE
 
 
-def admit(context: Context, queue: StoredQueue, tails: bytes) -> None:
+def admit_express(context: Context, queue: StoredQueue, tails: bytes) -> None:
     """Let express messages join a queue, behind all that is in it."""
     count = len(tails) // TAIL_BYTES
     block = queue.express_positions

@@ -28,13 +28,13 @@ import msgspec
 from dray.errors import StoreCorrupt, StoreError
 from dray.large.digests import DIGESTS
 from dray.manager.change.names import journal_of
-from dray.manager.disk.queue_files import FollowedFiles, describe
+from dray.manager.disk import FollowedFiles, describe_in_file
 from dray.manager.facts import (
     QueueFilesKept,
     QueueOptionsSet,
 )
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.system import ADMIN_QUEUE, NOTIFY_QUEUE, ORDER_QUEUE
+from dray.manager.queue import ADMIN_QUEUE, NOTIFY_QUEUE, ORDER_QUEUE, StoredQueue
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueOptions
 from dray.store.lqs import (
@@ -48,16 +48,15 @@ from dray.store.lqs import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
 
-EVENTS: Final = {ADMIN_QUEUE: 2020, NOTIFY_QUEUE: 2051, ORDER_QUEUE: 2052}
+LQS_EVENTS: Final = {ADMIN_QUEUE: 2020, NOTIFY_QUEUE: 2051, ORDER_QUEUE: 2052}
 _FIXED: Final = {
     "path": "QueueName",
     "kind": "Type",
     "transactional": "Transaction",
     "system": "SystemQueue",
 }
-EDITABLE: Final = {
+LQS_EDITABLE: Final = {
     "label": "Label",
     "quota": "Quota",
     "journal_quota": "JQuota",
@@ -138,7 +137,7 @@ class FileKeeper:
                 )
 
     def _check_internal(self, names: set[str]) -> None:
-        for number, event in EVENTS.items():
+        for number, event in LQS_EVENTS.items():
             name = self._names[number]
             if name not in names:
                 queue = self._context.state.queues.numbered(number).name
@@ -158,7 +157,7 @@ class FileKeeper:
 
     def _examine(self, queue: StoredQueue, names: set[str]) -> Found | None:
         """Mend the file of a queue; give it if what people wrote there is to be taken over."""
-        name, expected = self._names[queue.number], describe(queue)
+        name, expected = self._names[queue.number], describe_in_file(queue)
         if name not in names:
             self.report.missing.append(name)
             self._tell(name, f"the file of queue {queue.name!r} was missing and was written anew")
@@ -170,7 +169,7 @@ class FileKeeper:
                 # Nearly always, and much faster than taking the text apart.
                 return None
             found = decode(image)
-            changed = changes(found.description, queue)
+            changed = changed_in_file(found.description, queue)
             if not found.signed:
                 check_editable(queue, changed, found.description)
         except NotAFileOfOursError as error:
@@ -186,14 +185,14 @@ class FileKeeper:
         return None
 
     def _replace(self, queue: StoredQueue, name: str, why: str) -> None:
-        apart = self._files.replace_damaged(name, describe(queue))
+        apart = self._files.replace_damaged(name, describe_in_file(queue))
         self.report.quarantined.append(name)
         self._tell(
             name, f"{why}; the file of queue {queue.name!r} was moved to {apart} and written anew"
         )
 
     def _take_over(self, queue: StoredQueue, wanted: Description) -> None:
-        changed = changes(wanted, queue)
+        changed = changed_in_file(wanted, queue)
         own = queue.options
         options = QueueOptions(
             transactional=own.transactional,
@@ -208,17 +207,19 @@ class FileKeeper:
             journal_of(self._context, queue)
         name = self._names[queue.number]
         self.report.taken_over.append(name)
-        told = ", ".join(f"{EDITABLE[field]} to {getattr(wanted, field)!r}" for field in changed)
+        told = ", ".join(
+            f"{LQS_EDITABLE[field]} to {getattr(wanted, field)!r}" for field in changed
+        )
         self._tell(name, f"the edited file set of queue {queue.name!r}: {told}")
 
     def _tell(self, name: str, sentence: str) -> None:
         self._context.notices.add(NoticeKind.QUEUE_FILE, f"{FOLDER}/{name}", sentence)
 
 
-def changes(found: Description, queue: StoredQueue) -> list[str]:
+def changed_in_file(found: Description, queue: StoredQueue) -> list[str]:
     """Which properties of a queue its file says otherwise than the state."""
     # A file cannot say with what spaces a name begins or ends.
-    expected = describe(queue)
+    expected = describe_in_file(queue)
     expected = expected._replace(path=expected.path.strip())
     return [
         field for field in Description._fields if getattr(found, field) != getattr(expected, field)
@@ -232,7 +233,7 @@ def check_editable(queue: StoredQueue, changed: list[str], wanted: Description) 
             raise NotAFileOfOursError(f"its {_FIXED[field]} was changed, but nobody may change it")
         if queue.kind is not QueueKind.PRIVATE:
             raise NotAFileOfOursError(
-                f"its {EDITABLE[field]} was changed, but only queues of users let you change it"
+                f"its {LQS_EDITABLE[field]} was changed, but only queues of users let you change it"
             )
     if wanted.digest is not None and wanted.digest not in DIGESTS:
         raise NotAFileOfOursError(f"its Digest is {wanted.digest!r}, and no digest has that name")

@@ -14,21 +14,21 @@ from dray.model.queue import QueueOptions
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
 
 _POSITION_BITS = 32
 
 
-def resolve(context: Context, name: str) -> StoredQueue:
+def resolve_queue(context: Context, name: str) -> StoredQueue:
     """Find the queue of a name; outgoing queues, journals and sub-queues are made when needed."""
     address = seen_from_here(context, name)
     if not address.remote:
         return _local(context, address)
     queue = context.state.queues.find(str(address))
-    return queue or create(context, address, QueueOptions(transactional=True))
+    return queue or create_queue(context, address, QueueOptions(transactional=True))
 
 
-def known(context: Context, name: str) -> StoredQueue | None:
+def known_queue(context: Context, name: str) -> StoredQueue | None:
     """The queue that a message sent to a name goes into; None if there is none."""
     return context.state.queues.find(str(seen_from_here(context, name)))
 
@@ -80,7 +80,7 @@ def part_of(
     return part
 
 
-def create(context: Context, address: QueueAddress, options: QueueOptions) -> StoredQueue:
+def create_queue(context: Context, address: QueueAddress, options: QueueOptions) -> StoredQueue:
     """Make a queue, durably."""
     state = context.state
     name = str(address)

@@ -9,11 +9,9 @@ from dray.errors import MessageNotFound
 from dray.large.join import SequenceKey
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import is_refusal
-from dray.manager.entries.entry import lookup_id_of, unpack
-from dray.manager.entries.layout import TAIL_BYTES
-from dray.manager.entries.packed import any_asks_in
+from dray.manager.entries import TAIL_BYTES, any_asks_in, lookup_id_of, unpack
 from dray.manager.facts import PurgePending, pack_lookups
-from dray.manager.queue.costs import POSITION_BYTES, cost_of_leaving
+from dray.manager.queue import POSITION_BYTES, StoredQueue, cost_of_leaving
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
 from dray.wire.record import HEADER_BYTES, read_header
@@ -22,14 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
     from dray.wire.frames import PurgeQueue
 
 _AT_ONCE_MAX: Final = 10_000
 """Messages of one portion, however large the log is: a tenth of a second."""
 
 
-def portion(
+def first_portion(
     context: Context,
     entries: Iterable[bytes],
     *,
@@ -54,7 +51,7 @@ def portion(
     return found
 
 
-def portions(
+def cut_into_portions(
     context: Context,
     queue: StoredQueue,
     lookup_ids: list[int],
@@ -69,7 +66,7 @@ def portions(
     at = 0
     while at < len(lookup_ids) and context.state.queues.get(queue.number) is queue:
         entries = _entries(queue, islice(lookup_ids, at, None), held=held)
-        found = portion(context, entries, always_told=always_told)
+        found = first_portion(context, entries, always_told=always_told)
         if not found:
             return
         positions = [lookup_id_of(packed) for packed in found]
@@ -90,13 +87,13 @@ def leave_all(
 ) -> Iterator[None]:
     """Work: messages leave a queue for good. Their parts must be noted before."""
     always_told = is_refusal(why)
-    for found in portions(context, queue, lookup_ids, held=held, always_told=always_told):
+    for found in cut_into_portions(context, queue, lookup_ids, held=held, always_told=always_told):
         leave(context, queue, found, why)
         yield
 
 
 def leave(context: Context, queue: StoredQueue, lookup_ids: list[int], why: int) -> None:
-    """Messages leave a queue for good, in one fact; see `portion` for how many may."""
+    """Messages leave a queue for good, in one fact; see `first_portion` for how many may."""
     fact = CommitFact(context)
     fact.leave(queue, lookup_ids, why)
     fact.record()
@@ -126,7 +123,7 @@ def purge(
         ours = (
             each for each in queue.index.available() if lookup_id_of(each) < upto and free(each)
         )
-        lookup_ids = [lookup_id_of(packed) for packed in portion(context, ours)]
+        lookup_ids = [lookup_id_of(packed) for packed in first_portion(context, ours)]
         if not lookup_ids:
             break
         forget_parts(context, queue, lookup_ids, 0)
@@ -166,7 +163,7 @@ def purge_message(
             " its way, or a transaction holds it; look at the queue again"
         )
     count = 0
-    for positions in portions(context, queue, leaving):
+    for positions in cut_into_portions(context, queue, leaving):
         # Between two portions a link may have begun to send the next ones.
         entries = _entries(queue, positions, held=False)
         now = [lookup_id_of(packed) for packed in entries if free(packed)]

@@ -18,16 +18,17 @@ import crc32c
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreCorrupt
 from dray.manager.change.ends import DAMAGED_THERE, note_ends
-from dray.manager.entries.entry import (
+from dray.manager.entries import (
+    Entry,
+    fields_in,
     has_come_back,
     is_express_entry,
     lookup_id_of,
     part_of,
     tail_of,
     unpack,
+    with_expiry,
 )
-from dray.manager.entries.packed import fields_in
-from dray.manager.entries.tails import with_expiry
 from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
 from dray.manager.notices import NoticeKind
 from dray.model.classes import MessageClass, Part, QueueKind
@@ -41,11 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dray.manager.context import Context
-    from dray.manager.entries.entry import Entry
     from dray.manager.events import Body
-    from dray.manager.queue.part_records import Records
-    from dray.manager.queue.queues import StoredQueue
-    from dray.manager.state.state import State
+    from dray.manager.queue import Records, StoredQueue
+    from dray.manager.state import State
 
 QUARANTINE: Final = 8
 QUARANTINE_NAME: Final = "system$;quarantine"

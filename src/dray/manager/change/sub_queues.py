@@ -26,7 +26,7 @@ from dray.model.queue import QueueOptions
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.facts import Prepared
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.manager.session import Session
     from dray.model.callers import Caller
 
@@ -36,7 +36,7 @@ AS_MADE: Final = QueueOptions(transactional=True)
 """The settings of an outgoing queue that nobody has changed."""
 
 
-def check_outgoing(context: Context, session: Session) -> None:
+def check_outgoing_share(context: Context, session: Session) -> None:
     """Refuse a caller one more outgoing queue while too many of its queues carried nothing."""
     place, tried = session.caller.place, context.follow_up.tried
     if tried.count(place) < UNUSED_OUTGOING_MAX:
@@ -51,7 +51,7 @@ def check_outgoing(context: Context, session: Session) -> None:
         )
 
 
-def check_share(context: Context, caller: Caller) -> None:
+def check_queue_share(context: Context, caller: Caller) -> None:
     """Refuse a caller one more queue when it has made its share of all that there may be."""
     made, share = context.follow_up.made, QUEUES_MAX // QUEUES_SHARE
     if caller.owner or made.count(caller.place) < share:
@@ -66,7 +66,7 @@ def check_share(context: Context, caller: Caller) -> None:
         )
 
 
-def note_made(context: Context, caller: Caller, first: int) -> None:
+def note_queues_made(context: Context, caller: Caller, first: int) -> None:
     """Count the queues that were made from a number on for their caller."""
     made = context.follow_up.made
     if caller.owner:
@@ -85,14 +85,14 @@ def _forget_if_used(context: Context, number: int) -> None:
         context.follow_up.tried.forget(number)
 
 
-def opened(session: Session, queue: StoredQueue) -> None:
+def begin_use_of_queue(session: Session, queue: StoredQueue) -> None:
     """A session uses a queue from here on."""
     if queue.kind in GO_UNUSED and queue.number not in session.opened:
         session.opened.add(queue.number)
         queue.opened += 1
 
 
-def closed(context: Context, session: Session) -> None:
+def end_use_of_queues(context: Context, session: Session) -> None:
     """A session has ended."""
     for number in session.opened:
         queue = context.state.queues.get(number)
@@ -102,7 +102,7 @@ def closed(context: Context, session: Session) -> None:
         _forget_if_used(context, number)
 
 
-def drop_unused(context: Context) -> None:
+def drop_unused_queues(context: Context) -> None:
     """Delete the queues that nobody has any use for, as many as the turn can tell of."""
     candidates = context.follow_up.perhaps_unused
     while candidates and not context.room.has_said_enough:
@@ -113,7 +113,7 @@ def drop_unused(context: Context) -> None:
             context.follow_up.tried.forget(number)
 
 
-def used_by(prepared: Prepared) -> set[int]:
+def queues_used_by(prepared: Prepared) -> set[int]:
     """The queues that a prepared transaction needs in order to commit."""
     used = {number for number, _ in (*prepared.sends, *prepared.receives)}
     return used | {number for source, target, _ in prepared.moves for number in (source, target)}
@@ -126,4 +126,4 @@ def _is_unused(context: Context, queue: StoredQueue) -> bool:
         return False
     if any(each.queue == queue.number for each in context.state.uploads):
         return False
-    return not any(queue.number in used_by(each) for each in context.state.prepared.values())
+    return not any(queue.number in queues_used_by(each) for each in context.state.prepared.values())

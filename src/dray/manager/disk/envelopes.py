@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.manager.entries.layout import ENTRY_BYTES, ORDINAL_BITS, ORDINAL_MAX
-from dray.manager.entries.packed import fields_in, runs_in
+from dray.manager.entries import ENTRY_BYTES, ORDINAL_BITS, ORDINAL_MAX, fields_in, runs_in
 from dray.model.limits import KIB
 from dray.store.kinds import Kind, kind_of
 from dray.wire.frames import Envelope
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dray.manager.events import Body
-    from dray.manager.queue.part_records import Records
+    from dray.manager.queue import Records
     from dray.store.heap.heap import Extent
 
 _READ_AT_ONCE_BYTES = 64 * KIB
@@ -63,7 +62,7 @@ def stream_envelopes_in(
 
 def bodies_in(store: Records, packed: bytes) -> Body:
     """The records for a client, neighbours joined; short runs and express messages are read now."""
-    return tuple([piece(store, run) for run in runs_in(packed)])
+    return tuple([records_of_answer(store, run) for run in runs_in(packed)])
 
 
 def stream_bodies_in(store: Records, packed: bytes) -> Body:
@@ -71,10 +70,12 @@ def stream_bodies_in(store: Records, packed: bytes) -> Body:
 
     A whole window may wait for a slow line: that must not be memory, also if all runs are short.
     """
-    return tuple([piece(store, run, read_bytes=0) for run in runs_in(packed)])
+    return tuple([records_of_answer(store, run, read_bytes=0) for run in runs_in(packed)])
 
 
-def piece(store: Records, run: Extent, *, read_bytes: int = _READ_AT_ONCE_BYTES) -> bytes | Extent:
+def records_of_answer(
+    store: Records, run: Extent, *, read_bytes: int = _READ_AT_ONCE_BYTES
+) -> bytes | Extent:
     """The records of an answer: their bytes, or their extents while the answer is in flight.
 
     An express message is in memory anyway, and its place is free as soon as it leaves its queue.

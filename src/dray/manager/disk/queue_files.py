@@ -11,19 +11,19 @@ from dray.store.lqs import FOLDER, Description, file_name
 
 if TYPE_CHECKING:
     from dray.manager.notices import Notices
-    from dray.manager.queue.queues import QueueTable, StoredQueue
+    from dray.manager.queue import QueueTable, StoredQueue
     from dray.store.lqs import QueueFiles
 
 
-def path_of(queue: StoredQueue) -> str:
+def path_in_file(queue: StoredQueue) -> str:
     r"""The path of a queue as its file gives it: `\private$\orders` for a private one."""
     return f"\\private$\\{queue.name}" if queue.kind is QueueKind.PRIVATE else queue.name
 
 
-def describe(queue: StoredQueue) -> Description:
+def describe_in_file(queue: StoredQueue) -> Description:
     """The content of the file of a queue."""
     return Description(
-        path=path_of(queue),
+        path=path_in_file(queue),
         kind=str(queue.kind),
         label=queue.options.label,
         quota=queue.quota,
@@ -83,12 +83,12 @@ class FollowedFiles:
             return known
         if queue.parent is not None:
             self._parts.setdefault(queue.parent.number, []).append(queue.number)
-        name = self.names[queue.number] = file_name(queue.number, path_of(queue))
+        name = self.names[queue.number] = file_name(queue.number, path_in_file(queue))
         return name
 
     def write(self, queue: StoredQueue) -> None:
         """Write the file of a queue with the next sync."""
-        self.files.write(self.remember(queue), describe(queue))
+        self.files.write(self.remember(queue), describe_in_file(queue))
 
     def _remove(self, number: int) -> None:
         name = self.names.pop(number, None)

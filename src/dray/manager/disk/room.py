@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreFull
-from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries import TAIL_BYTES
 
 if TYPE_CHECKING:
     from dray.store.store import Store

@@ -1,13 +1,82 @@
 """The packed entries of queues: 79 bytes for each message, read, made and counted.
 
-An entry is a key, which gives its place in the queue, and a *tail*, which facts carry. This room
-knows no queue: it is told bytes, and gives bytes or numbers.
+An entry is a key, which gives its place in the queue, and a *tail*, which facts carry. `layout.py`
+draws the bytes. A record that is placed but in no queue yet is `Staged`. This room knows no queue:
+it is told bytes, and gives bytes or numbers.
 
-Other rooms use these modules; the others are private to this room:
-
-    layout    where the fields of an entry are
-    entry     one entry
-    tails     what a fact carries of a message
-    packed    many entries, one behind the other
-    staged    records that are placed, but in no queue yet
+These ask it: `change`, `disk`, `incoming`, `peers`, `queue`, `requests`, `state`, `transactions`
+and `dray.offline`.
 """
+
+from dray.manager.entries.entry import (
+    Entry,
+    copies_of,
+    expires_us_of,
+    has_come_back,
+    is_express_entry,
+    lookup_id_of,
+    marks_of,
+    number_of,
+    part_of,
+    place_in,
+    tail_of,
+    unpack,
+    with_abort,
+    with_key,
+)
+from dray.manager.entries.layout import (
+    ENTRY_BYTES,
+    KEY_BYTES,
+    ORDINAL_BITS,
+    ORDINAL_MAX,
+    TAIL_BYTES,
+)
+from dray.manager.entries.packed import (
+    any_asks_in,
+    claims_in,
+    entries_in,
+    entries_numbered,
+    expiries_in,
+    express_in,
+    fields_in,
+    lengths_in,
+    part_count_in,
+    places_in,
+    positions_in,
+    runs_in,
+    transactions_in,
+    with_keys,
+)
+from dray.manager.entries.staged import SentAhead, Staged, Wish, group_places
+from dray.manager.entries.tails import (
+    as_group,
+    at_place,
+    extent_of,
+    extents_of,
+    is_express,
+    moved_tail,
+    pack_place,
+    pack_tail,
+    packed_tails,
+    place_of,
+    route_of,
+    sent_anew,
+    split_tails,
+    unpack_places,
+    with_class,
+    with_expiry,
+    with_route,
+    without_dead_letter,
+)
+
+__all__ = [
+    "ENTRY_BYTES", "KEY_BYTES", "ORDINAL_BITS", "ORDINAL_MAX", "TAIL_BYTES", "Entry",
+    "SentAhead", "Staged", "Wish", "any_asks_in", "as_group", "at_place", "claims_in",
+    "copies_of", "entries_in", "entries_numbered", "expires_us_of", "expiries_in", "express_in",
+    "extent_of", "extents_of", "fields_in", "group_places", "has_come_back", "is_express",
+    "is_express_entry", "lengths_in", "lookup_id_of", "marks_of", "moved_tail", "number_of",
+    "pack_place", "pack_tail", "packed_tails", "part_count_in", "part_of", "place_in",
+    "place_of", "places_in", "positions_in", "route_of", "runs_in", "sent_anew", "split_tails",
+    "tail_of", "transactions_in", "unpack", "unpack_places", "with_abort", "with_class",
+    "with_expiry", "with_key", "with_keys", "with_route", "without_dead_letter",
+]  # fmt: skip

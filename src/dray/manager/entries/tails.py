@@ -140,7 +140,7 @@ def place_of(tail: bytes) -> tuple[Extent, int]:
     return extent, crc
 
 
-def moved(tail: bytes) -> bytes:
+def moved_tail(tail: bytes) -> bytes:
     """The tail of a message in another queue: one more move, no aborts yet."""
     _, moves = COUNTS.unpack_from(tail, COUNTS_AT)
     return tail[:COUNTS_AT] + COUNTS.pack(0, min(moves + 1, COUNT_MAX))

@@ -1,9 +1,15 @@
 """Streams from other managers: which messages enter, and the word to their source.
 
-The turn hands on the frames of streams. The `peers` room has the parts that both ends share, and
-the sending half.
+`ArrivingStreams` has the table of their frames, and the sources that wait. The sending half, and
+the parts that both ends share, are in `dray.manager.peers`.
 
-Other rooms use these modules; the others are private to this room:
-
-    streams    each frame of a stream, and the sources that wait
+These ask it: `dispatch` and `requests`.
 """
+
+from dray.manager.incoming.streams import (
+    STREAM_FRAMES_WITH_BODY,
+    STREAM_FRAMES_WITHOUT_BODY,
+    ArrivingStreams,
+)
+
+__all__ = ["STREAM_FRAMES_WITHOUT_BODY", "STREAM_FRAMES_WITH_BODY", "ArrivingStreams"]

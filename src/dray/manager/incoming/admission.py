@@ -9,19 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dray.manager.change.commit_fact import bury
-from dray.manager.change.departures import Departures
-from dray.manager.change.ends import KEPT_THERE
-from dray.manager.change.express import admit
-from dray.manager.disk.placing import Span, place_all
-from dray.manager.entries.layout import TAIL_BYTES
-from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import is_express, pack_tail, with_class
+from dray.manager.change import KEPT_THERE, Departures, admit_express, bury
+from dray.manager.disk import Span, place_all
+from dray.manager.entries import TAIL_BYTES, Staged, is_express, pack_tail, with_class
 from dray.manager.facts import Accepted
 from dray.manager.incoming.arrival import Arrival, Judged
 from dray.manager.incoming.open_transactions import follow_transactions, watch_ends
-from dray.manager.queue.costs import cost_of_accepting
-from dray.manager.queue.part_records import seen_in_record
+from dray.manager.queue import StoredQueue, cost_of_accepting, seen_in_record
 from dray.model.classes import MessageClass
 from dray.model.limits import HOPS_MAX
 from dray.store.heap.heap import Extent
@@ -36,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
 
 
 def admit_new(context: Context, queue: StoredQueue, arrival: Arrival) -> None:
@@ -160,7 +153,7 @@ def _admit_run(
     upto = head.envelopes[judged[-1][0]].number
     going, cut_short = follow_transactions(context, queue, arrival, judged)
     if express:
-        admit(context, queue, b"".join(express))
+        admit_express(context, queue, b"".join(express))
     context.record(
         Accepted(
             key.source, key.stream, head.sequence_id, upto, queue.number, context.now_us,

@@ -24,7 +24,7 @@ import msgspec
 from crc32c import crc32c as checksum
 
 from dray.errors import ProtocolError, StoreFull
-from dray.manager.entries.layout import ORDINAL_MAX
+from dray.manager.entries import ORDINAL_MAX
 from dray.manager.incoming.admission import admit_new
 from dray.manager.incoming.arrival import Arrival, Placed
 from dray.model.classes import Part
@@ -40,7 +40,7 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_prope
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.manager.session import Session
     from dray.store.heap.heap import Extent
     from dray.wire.frames import Data, Envelope

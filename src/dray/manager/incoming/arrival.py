@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.delivery.incoming import StreamKey
-from dray.manager.change.express import kind_in
-from dray.manager.disk.placing import Span
-from dray.manager.queue.arrival_routes import ArrivalRoute
+from dray.manager.change import heap_kind_in
+from dray.manager.disk import Span
+from dray.manager.queue import ArrivalRoute, StoredQueue
 from dray.model.classes import MessageClass
 from dray.store.kinds import Kind
 from dray.wire.frames import MARK_SINGLE, Data
@@ -16,7 +16,6 @@ from dray.wire.record import RecordHeader
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dray.manager.queue.queues import StoredQueue
     from dray.store.heap.heap import Extent
 
 Judged = tuple[int, int, MessageClass | None]
@@ -88,5 +87,5 @@ class Arrival(NamedTuple):
         at, _, why = judged
         envelope = self.head.envelopes[at]
         in_transaction = bool(envelope.transaction) and not envelope.marks & MARK_SINGLE
-        kind = kind_in(queue, self.headers[at], in_transaction=in_transaction)
+        kind = heap_kind_in(queue, self.headers[at], in_transaction=in_transaction)
         return why is None and kind is Kind.EXPRESS

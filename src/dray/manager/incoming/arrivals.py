@@ -19,19 +19,30 @@ from dray.errors import (
     QuotaExceeded,
     StoreFull,
 )
-from dray.manager.change import sub_queues
-from dray.manager.change.names import resolve
-from dray.manager.disk.placing import check_records
+from dray.manager.change import begin_use_of_queue, resolve_queue
+from dray.manager.disk import check_records
 from dray.manager.facts import Accepted
 from dray.manager.incoming.admission import admit_new
 from dray.manager.incoming.ahead import KeptAhead, admit_kept, check_ahead, drop_accepted
 from dray.manager.incoming.arrival import Arrival
 from dray.manager.incoming.end_of_stream import reopen
 from dray.manager.incoming.open_transactions import check_ends
-from dray.manager.peers import peers
-from dray.manager.peers.confirmations import tell_source
-from dray.manager.rights import acts
-from dray.manager.rights.queues import may_deliver, require_delivery
+from dray.manager.peers import (
+    Sources,
+    Strangers,
+    incarnation_of_last_sent,
+    note_source,
+    refuse_overtaken_stream,
+    tell_of_own_loss,
+    tell_source,
+)
+from dray.manager.rights import (
+    Rights,
+    may_deliver,
+    note_opened_stream,
+    note_refusal,
+    require_delivery,
+)
 from dray.model.classes import QueueKind
 from dray.model.limits import STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address
@@ -45,10 +56,7 @@ from dray.wire.frames import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.peers.confirmations import Sources
-    from dray.manager.peers.peers import Strangers
-    from dray.manager.queue.queues import StoredQueue
-    from dray.manager.rights.rights import Rights
+    from dray.manager.queue import StoredQueue
     from dray.manager.session import Session
 
 NOT_OPEN = "stream-not-open"
@@ -69,7 +77,7 @@ def handle_open_stream(
     key = StreamKey(session.peer_id, head.stream)
     newest = sources.confirmed.get(key)
     if (newest and newest.number > session.number) or head.stream in session.ended:
-        refusal = peers.overtaken(context, session, newest, head)
+        refusal = refuse_overtaken_stream(context, session, newest, head)
         if refusal is not None:
             context.answer(session, 0, refusal)
         return
@@ -83,7 +91,7 @@ def handle_open_stream(
     except DrayError as error:
         session.streams.pop(head.stream, None)
         if isinstance(error, AccessDenied) or not may_deliver(rights, session, head.queue):
-            acts.refused(rights, session, head)
+            note_refusal(rights, session, head)
         _refuse(context, session, head.stream, error)
         if isinstance(error, QueueNotFound) and may_deliver(rights, session, head.queue):
             sources.missing_queues.add(session, head.stream, head.queue)
@@ -91,10 +99,10 @@ def handle_open_stream(
         _tell_on(sources, session, key, newest)
         return
     session.streams[head.stream] = queue.number
-    acts.delivers(rights, session, head)
+    note_opened_stream(rights, session, head)
     sources.missing_queues.opened(session, head.stream)
     if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
-        peers.tell_of_own_loss(strangers, session, head.stream)
+        tell_of_own_loss(strangers, session, head.stream)
     _say_position(context, session, queue, head.stream)
     _tell_on(sources, session, key, newest)
 
@@ -114,8 +122,8 @@ def _destination(rights: Rights, session: Session, head: OpenStream) -> StoredQu
     context = rights.context
     require_delivery(rights, session, head.queue)
     if parse_queue_address(head.queue).remote:
-        queue = resolve(context, head.queue)
-        sub_queues.opened(session, queue)
+        queue = resolve_queue(context, head.queue)
+        begin_use_of_queue(session, queue)
     else:
         found = context.state.queues.find(head.queue)
         if found is None:
@@ -131,7 +139,7 @@ def _refuse(context: Context, session: Session, stream: int, error: DrayError) -
     key = StreamKey(session.peer_id, stream)
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
     asked = session.questions.get(stream, 0)
-    sent_in = peers.sent_in(context, session, key)
+    sent_in = incarnation_of_last_sent(context, session, key)
     refusal = StreamRefused(stream, error.code, str(error), *position, asked, refused, *sent_in)
     context.answer(session, 0, refusal)
 
@@ -162,7 +170,7 @@ def handle_data(
         arrival = Arrival(key, head, headers, body, begin, 0)
         try:
             incoming.check_room(key)
-            incarnation = peers.meet(context, session, incoming.incarnation(key))
+            incarnation = note_source(context, session, incoming.incarnation(key))
             arrival = arrival._replace(incarnation=incarnation)
             if head.ahead:
                 if not admit_kept(kept, session, queue, arrival):
@@ -240,7 +248,7 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
                 key.source, key.stream, head.sequence_id, head.upto, queue.number, context.now_us,
                 b"", going=[(route.origin, 0) for _, route, _ in ended],
                 passed=queue.outgoing and bool(ended),
-                incarnation=peers.meet(context, session, context.state.incoming.incarnation(key)),
+                incarnation=note_source(context, session, context.state.incoming.incarnation(key)),
             )
         )  # fmt: skip
         for number, _, transaction in ended:
@@ -270,7 +278,7 @@ def _say_position(
     key = StreamKey(session.peer_id, stream)
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
     asked = session.questions.get(stream, 0)
-    sent_in = peers.sent_in(context, session, key)
+    sent_in = incarnation_of_last_sent(context, session, key)
     state = StreamState(
         stream, *position, queue.options.transactional, asked, room, refused, *sent_in
     )

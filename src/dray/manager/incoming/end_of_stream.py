@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 from dray.delivery.incoming import Position, StreamKey
 from dray.manager.events import CloseSession
 from dray.manager.facts import StreamEnded
-from dray.manager.peers.repairs import give_up_on
+from dray.manager.peers import Holes, Sources, Strangers, give_up_holes_of
 from dray.model.limits import ENDS_REMEMBERED_MAX
 from dray.wire.frames import EndStream, EndStreamAcked
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.incoming.ahead import KeptAhead
-    from dray.manager.peers.confirmations import Sources
-    from dray.manager.peers.peers import Strangers
-    from dray.manager.peers.repairs import Holes
-    from dray.manager.rights.rights import Rights
+    from dray.manager.rights import Rights
     from dray.manager.session import Session
 
 
@@ -47,7 +44,7 @@ def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream com
             if queue is not None:
                 queue.parts.source_went_on(number, transaction, ended=True)
                 context.follow_up.touch(queue)
-        give_up_on(holes, key)
+        give_up_holes_of(holes, key)
     context.follow_up.untold_ends.forget(key)
     context.answer(session, 0, EndStreamAcked(head.stream))
 

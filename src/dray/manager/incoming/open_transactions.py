@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import ProtocolError
-from dray.manager.queue.arrival_routes import ArrivalRoute
+from dray.manager.queue import ArrivalRoute, StoredQueue
 from dray.wire.frames import MARK_FIRST, MARK_LAST
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.incoming.arrival import Arrival, Judged
-    from dray.manager.queue.queues import StoredQueue
     from dray.wire.frames import Data
 
 

@@ -1,6 +1,6 @@
 """The streams that arrive: every frame of them, and what they leave for later.
 
-The face of this room. Pieces that came ahead of a commit are kept for a while, and sources wait for
+Pieces that came ahead of a commit are kept for a while, and sources wait for
 room or for a queue that is not there yet: `ArrivingStreams` looks at these again.
 """
 
@@ -14,16 +14,14 @@ from dray.manager.incoming import ahead, arrivals, end_of_stream
 from dray.wire import frames
 
 if TYPE_CHECKING:
-    from dray.manager.peers.confirmations import Sources
-    from dray.manager.peers.peers import Strangers
-    from dray.manager.peers.repairs import Holes
+    from dray.manager.peers import Holes, Sources, Strangers
     from dray.manager.session import Session
 
-WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset(
+STREAM_FRAMES_WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset(
     {frames.OpenStream, frames.Passed, frames.EndStream, frames.AheadDropped}
 )
 """Frames of streams without a body."""
-WITH_BODY: frozenset[type[frames.Head]] = frozenset({frames.Ahead, frames.Data})
+STREAM_FRAMES_WITH_BODY: frozenset[type[frames.Head]] = frozenset({frames.Ahead, frames.Data})
 """Frames of streams with a body."""
 
 

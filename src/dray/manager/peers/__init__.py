@@ -1,13 +1,44 @@
 """The conversation between managers: links, streams, confirmations, repairs, identity.
 
-The turn hands on the frames of other managers. Requests ask here where a queue of another manager
-is reached. The rules of delivery are in `dray.delivery`; this room carries them out.
+`Links` has the links to other managers and the streams on them, `Strangers` the managers that
+answer at known addresses, `Sources` the word to sources, and `Holes` the repairs of large messages.
+The rules of delivery are in `dray.delivery`; this room carries them out.
 
-Other rooms use these modules; the others are private to this room:
-
-    links               the links to other managers, and the streams on them
-    peers               who answers at an address, and who calls
-    confirmations       what became of messages, told and heard
-    repairs             holes in large messages, at both ends
-    possession          how a manager proves that it has the key of its id
+These ask it: `dispatch`, `incoming`, `requests`, `turn` and `dray.testing`.
 """
+
+from dray.manager.peers.confirmations import (
+    Sources,
+    handle_confirmations_acked,
+    tell_of_ends,
+    tell_source,
+)
+from dray.manager.peers.links import Links
+from dray.manager.peers.peers import (
+    Strangers,
+    greet_manager,
+    handle_accept_peer,
+    handle_forget_peer,
+    handle_list_peers,
+    handle_resolve_outgoing,
+    incarnation_of_last_sent,
+    note_source,
+    refuse_overtaken_stream,
+    tell_of_own_loss,
+)
+from dray.manager.peers.possession import welcome_with_proof, with_proof
+from dray.manager.peers.repairs import (
+    Holes,
+    ask_for_holes,
+    give_up_holes_of,
+    handle_repair_answer,
+    may_be_filled,
+)
+
+__all__ = [
+    "Holes", "Links", "Sources", "Strangers", "ask_for_holes", "give_up_holes_of",
+    "greet_manager", "handle_accept_peer", "handle_confirmations_acked", "handle_forget_peer",
+    "handle_list_peers", "handle_repair_answer", "handle_resolve_outgoing",
+    "incarnation_of_last_sent", "may_be_filled", "note_source", "refuse_overtaken_stream",
+    "tell_of_ends", "tell_of_own_loss", "tell_source", "welcome_with_proof", "with_proof",
+]  # fmt: skip

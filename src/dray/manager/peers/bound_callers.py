@@ -16,14 +16,13 @@ from dray.manager.events import CloseSession
 from dray.manager.facts import SourceBound
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
-from dray.manager.rights import acts
+from dray.manager.rights import Rights, note_refusal
 from dray.model.callers import ANYONE, NOBODY, OWNER
 from dray.model.limits import SOURCES_OF_CALLER_MAX
 from dray.model.queue import PeerInfo
 from dray.wire.frames import OpenStream, StreamRefused
 
 if TYPE_CHECKING:
-    from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
     from dray.wire.frames import EndStream
 
@@ -58,7 +57,7 @@ class BoundCallers:
             return True
         asked = head.question if isinstance(head, OpenStream) else 0
         context.answer(session, 0, StreamRefused(head.stream, code, why, question=asked))
-        acts.refused(self._rights, session, head)
+        note_refusal(self._rights, session, head)
         return False
 
     def _why_not(self, session: Session) -> tuple[str, str]:

@@ -17,25 +17,28 @@ import msgspec
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import ProtocolError
-from dray.manager.change.commit_fact import CommitFact
-from dray.manager.change.ends import (
+from dray.manager.change import (
     KEPT_THERE,
-    code_of,
-    is_counted,
+    CommitFact,
+    is_counted_end,
     is_refusal,
-    sentence_of,
+    refusal_code,
+    refusal_sentence,
     warn_of_end,
 )
-from dray.manager.entries.entry import lookup_id_of, number_of, tail_of
-from dray.manager.entries.packed import entries_numbered
-from dray.manager.entries.staged import Wish
-from dray.manager.entries.tails import route_of
+from dray.manager.entries import Wish, entries_numbered, lookup_id_of, number_of, route_of, tail_of
 from dray.manager.facts import Confirmation, ConfirmationsTaken
 from dray.manager.peers import possession
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.waiting_for_room import WaitingForRoom
-from dray.manager.queue.costs import KEPT_BYTES, TOLD_BYTES
-from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
+from dray.manager.queue import (
+    DEAD_TRANSACTIONAL,
+    KEPT_BYTES,
+    ORDER_QUEUE,
+    TOLD_BYTES,
+    ArrivalRoute,
+    StoredQueue,
+)
 from dray.model.classes import MessageClass
 from dray.model.limits import (
     CONFIRMATIONS_AHEAD_MAX,
@@ -50,8 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dray.manager.context import Context
-    from dray.manager.queue.arrival_routes import ArrivalRoute
-    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
 
 _HEARD_AT_ONCE = 1_024
@@ -164,7 +165,7 @@ def _keep_forwarded(
 
 def _note_refusal(context: Context, queue: StoredQueue, why: int) -> None:
     assert queue.stream is not None, "only what has a stream is refused"
-    queue.stream.refusals.messages_refused(code_of(why), sentence_of(why), 1, context.now)
+    queue.stream.refusals.messages_refused(refusal_code(why), refusal_sentence(why), 1, context.now)
 
 
 def _undelivered(
@@ -239,7 +240,7 @@ def _own(
     return [lookup_id_of(packed)] if packed is not None else []
 
 
-def handle_taken(
+def handle_confirmations_acked(
     sources: Sources, session: Session, _request_id: int, head: ConfirmationsAcked
 ) -> None:
     """The source has what it was told: forget it, and go on telling."""
@@ -289,7 +290,7 @@ def tell_of_ends(sources: Sources) -> None:
 def is_sensible(counts: Sequence[EndCount]) -> bool:
     """Whether a queue manager may say such counts."""
     return len(counts) <= END_COUNTS_MAX and all(
-        is_counted(each.message_class)
+        is_counted_end(each.message_class)
         and 0 < each.count <= END_COUNT_MAX
         and 0 <= each.hops < HOPS_MAX
         for each in counts

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dray.delivery.keys import ConnectionKey
     from dray.manager.context import Context
     from dray.manager.events import Peer
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
 
 
 class LinkState(enum.StrEnum):

@@ -36,8 +36,8 @@ from dray.delivery.events import Event as StreamEvent
 from dray.delivery.refusal import RefusalNote
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
-from dray.manager.change.departures import delivered
-from dray.manager.entries.entry import lookup_id_of
+from dray.manager.change import delivered_tails
+from dray.manager.entries import lookup_id_of
 from dray.manager.events import HangUp, LinkSend, Peer
 from dray.manager.facts import (
     Delivered,
@@ -62,7 +62,7 @@ from dray.manager.peers.linking import (
 from dray.manager.peers.peer_links import PeerLinks
 from dray.manager.peers.repairs import answer
 from dray.manager.peers.transmission import data, passed
-from dray.manager.transactions.transactions import answered_ahead, forget_ahead, take
+from dray.manager.transactions import answered_ahead, forget_ahead, take
 from dray.model.classes import MessageClass
 from dray.model.limits import WELCOME_TIMEOUT_S
 from dray.wire.frames import (
@@ -86,7 +86,7 @@ from dray.wire.transfer_frames import size_of_post
 
 if TYPE_CHECKING:
     from dray.manager.peers.peers import Strangers
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.manager.relay import Relay
     from dray.manager.works import Works
     from dray.model.queue import DeliveryInfo
@@ -384,7 +384,7 @@ class Links:
         while reached < upto:
             if reached and context.room.has_said_enough:
                 return False
-            reached, awaiting = delivered(context, queue, upto)
+            reached, awaiting = delivered_tails(context, queue, upto)
             stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))
             context.record(Delivered(queue.number, reached, context.now_us, awaiting, stayed))
             if awaiting:

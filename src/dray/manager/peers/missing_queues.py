@@ -14,7 +14,7 @@ from dray.model.limits import MISSING_QUEUES_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.manager.queue.queues import QueueTable, StoredQueue
+    from dray.manager.queue import QueueTable, StoredQueue
     from dray.manager.session import Session
 
 

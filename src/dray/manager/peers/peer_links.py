@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dray.manager.context import Context
     from dray.manager.events import Peer
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.manager.relay import Relay
 
 

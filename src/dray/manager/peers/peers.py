@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.delivery.lineage import INCARNATIONS_KEPT, lineage_of
 from dray.errors import Misuse, ProtocolError, StoreFull, in_one_line
-from dray.manager.change.commit_fact import CommitFact
-from dray.manager.change.departures import entries_at
-from dray.manager.change.ends import KEPT_THERE, note_ends, warn_of_end
-from dray.manager.change.purging import portions
-from dray.manager.entries.entry import lookup_id_of, tail_of
-from dray.manager.entries.tails import extent_of, route_of, with_class, with_expiry
+from dray.manager.change import (
+    KEPT_THERE,
+    CommitFact,
+    cut_into_portions,
+    entries_at,
+    note_ends,
+    warn_of_end,
+)
+from dray.manager.entries import extent_of, lookup_id_of, route_of, tail_of, with_class, with_expiry
 from dray.manager.events import Peer
 from dray.manager.facts import (
     DivergenceResolved,
@@ -37,7 +40,7 @@ from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
 from dray.manager.peers.bound_callers import BoundCallers
 from dray.manager.peers.linking import address_of
-from dray.manager.queue.system import DEAD_TRANSACTIONAL
+from dray.manager.queue import DEAD_TRANSACTIONAL, StoredQueue
 from dray.model.classes import MessageClass
 from dray.model.limits import MANAGER_ID_CHARACTERS
 from dray.model.names import parse_manager_address, parse_queue_address
@@ -58,8 +61,7 @@ if TYPE_CHECKING:
     from dray.delivery.incoming import StreamKey
     from dray.manager.context import Context
     from dray.manager.peers.linking import PeerLink
-    from dray.manager.queue.queues import StoredQueue
-    from dray.manager.rights.rights import Rights
+    from dray.manager.rights import Rights
     from dray.manager.session import Session
     from dray.manager.works import Works
     from dray.model.ids import Incarnation
@@ -95,7 +97,7 @@ class Strangers:
         """Whether this incarnation found out that the store is an older copy of itself."""
 
 
-def greet(context: Context, session: Session, head: Hello) -> None:
+def greet_manager(context: Context, session: Session, head: Hello) -> None:
     """Learn which manager says that it calls, and in which incarnation of its store."""
     if head.manager_id == context.state.manager_id:
         if possession.is_copy(context, session, head):
@@ -116,7 +118,7 @@ def greet(context: Context, session: Session, head: Hello) -> None:
     session.incarnations = head.incarnations
 
 
-def overtaken(
+def refuse_overtaken_stream(
     context: Context, session: Session, newest: Session | None, head: OpenStream
 ) -> StreamRefused | None:
     """Refuse a stream that another copy of its source has opened on a newer connection.
@@ -137,7 +139,7 @@ def overtaken(
     return StreamRefused(head.stream, NoticeKind.OTHER_COPY, sentence, question=head.question)
 
 
-def meet(context: Context, session: Session, accepted_in: int) -> int:
+def note_source(context: Context, session: Session, accepted_in: int) -> int:
     """Note the incarnation of a source that sends something; gives what the fact of it says.
 
     0 stands for the same incarnation as that of the stream's last message.
@@ -148,7 +150,9 @@ def meet(context: Context, session: Session, accepted_in: int) -> int:
     return 0 if session.incarnation == accepted_in else session.incarnation
 
 
-def sent_in(context: Context, session: Session, key: StreamKey) -> tuple[int, list[Incarnation]]:
+def incarnation_of_last_sent(
+    context: Context, session: Session, key: StreamKey
+) -> tuple[int, list[Incarnation]]:
     """In which incarnation of its source the last message of a stream was sent.
 
     With it all incarnations of the copy that sent it, if that is another one than the caller.
@@ -360,7 +364,7 @@ def _to_dead_letters(
     """
     dead = context.state.queues.numbered(DEAD_TRANSACTIONAL)
     lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
-    for found in portions(context, queue, lookup_ids):
+    for found in cut_into_portions(context, queue, lookup_ids):
         entries = entries_at(queue, found)
         context.state.ledger.check(dead, sum(extent_of(tail_of(each)).length for each in entries))
         fact = CommitFact(context)

@@ -24,7 +24,7 @@ from dray.wire.frames import EndStream, Hello, OpenStream, Welcome
 if TYPE_CHECKING:
     from dray.delivery.keys import ConnectionKey, ManagerKey
     from dray.manager.context import Context
-    from dray.manager.rights.rights import Rights
+    from dray.manager.rights import Rights
     from dray.manager.session import Session
     from dray.wire.frames import ConfirmationsAcked, RepairAnswer
 
@@ -64,7 +64,7 @@ def is_copy(context: Context, session: Session, head: Hello) -> bool:
     return head.incarnations[-1:] != identity.incarnations[-1:]
 
 
-def welcome(context: Context, session: Session, head: Hello, answer: Welcome) -> Welcome:
+def welcome_with_proof(context: Context, session: Session, head: Hello, answer: Welcome) -> Welcome:
     """Show a manager that calls our key; raises `ProtocolError` if its own does not fit its id."""
     if not head.manager_id or id_of(head.public) != head.manager_id:
         raise ProtocolError("the id of a queue manager is the fingerprint of its public key")

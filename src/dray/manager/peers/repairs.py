@@ -23,15 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.delivery.incoming import StreamKey
 from dray.errors import InvalidQueueName, QuotaExceeded
 from dray.large.join import SequenceKey
-from dray.manager.change.commit_fact import CommitFact, forget_parts
-from dray.manager.change.departures import entries_at, record_of
-from dray.manager.change.names import known
-from dray.manager.entries.entry import tail_of, unpack
-from dray.manager.entries.tails import as_group
+from dray.manager.change import CommitFact, entries_at, forget_parts, known_queue, record_of
+from dray.manager.entries import as_group, tail_of, unpack
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
-from dray.manager.queue.part_records import part_seen
-from dray.manager.queue.system import DEAD_TRANSACTIONAL
+from dray.manager.queue import DEAD_TRANSACTIONAL, StoredQueue, part_seen
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import FRAGMENTS_MAX, HOLES_NAMED_MAX, REPAIRS_MAX, REPAIRS_SHARE
 from dray.wire.frames import RepairAnswer, RepairWanted
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
     from dray.large.join import Assembly, Missing
     from dray.manager.context import Context
     from dray.manager.peers.confirmations import Sources
-    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
 
 
@@ -111,7 +106,7 @@ def _are_too_many(holes: Holes, source: str) -> bool:
     return sum(each.stream.source in own for each in holes.wanted) >= share
 
 
-def ask(sources: Sources, holes: Holes) -> None:
+def ask_for_holes(sources: Sources, holes: Holes) -> None:
     """Ask sources, over the connections that they have made, for what was not asked for on them."""
     context = sources.context
     for wanted, asked_on in list(holes.wanted.items()):
@@ -134,7 +129,9 @@ def ask(sources: Sources, holes: Holes) -> None:
         context.answer(session, 0, head)
 
 
-def handle_answer(holes: Holes, session: Session, _request_id: int, head: RepairAnswer) -> None:
+def handle_repair_answer(
+    holes: Holes, session: Session, _request_id: int, head: RepairAnswer
+) -> None:
     """The source says what it does not have: what is lacking of that is given up."""
     context = holes.context
     if not possession.may_speak_of(context, session, head):
@@ -151,7 +148,7 @@ def handle_answer(holes: Holes, session: Session, _request_id: int, head: Repair
             context.follow_up.touch(queue)
 
 
-def give_up_on(holes: Holes, stream: StreamKey) -> None:
+def give_up_holes_of(holes: Holes, stream: StreamKey) -> None:
     """A stream has ended: nothing that is lacking comes by it any more."""
     context = holes.context
     for wanted in [each for each in holes.wanted if each.stream == stream]:
@@ -212,7 +209,7 @@ def _was_sent_to(context: Context, queue: StoredQueue, packed: bytes) -> bool:
     if properties.destination is None:
         return False
     try:
-        return known(context, properties.destination) is queue
+        return known_queue(context, properties.destination) is queue
     except InvalidQueueName:
         return False
 

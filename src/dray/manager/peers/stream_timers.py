@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.manager.queue.queues import QueueTable, StoredQueue
+    from dray.manager.queue import QueueTable, StoredQueue
 
 
 class StreamTimers:

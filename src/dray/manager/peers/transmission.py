@@ -6,20 +6,17 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from dray.manager.change.departures import record_of
-from dray.manager.change.quarantine import only_intact
+from dray.manager.change import only_intact, record_of
 from dray.manager.context import MICROSECONDS
-from dray.manager.disk.envelopes import stream_bodies_in, stream_envelopes_in
-from dray.manager.entries.entry import lookup_id_of, unpack
-from dray.manager.entries.packed import entries_in, positions_in
-from dray.manager.queue.queues import is_sent_ahead, taken_from_ahead
+from dray.manager.disk import stream_bodies_in, stream_envelopes_in
+from dray.manager.entries import entries_in, lookup_id_of, positions_in, unpack
+from dray.manager.queue import StoredQueue, is_sent_ahead, taken_from_ahead
 from dray.wire.frames import Data, Going, Passed, TruncatedTransaction
 
 if TYPE_CHECKING:
     from dray.delivery.events import PassOver, Transmit
     from dray.manager.context import Context
     from dray.manager.events import Body
-    from dray.manager.queue.queues import StoredQueue
 
 
 def data(

@@ -19,16 +19,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dray.manager.queue.accounts import Account
+from dray.manager.queue import Account, StoredQueue
 from dray.model.limits import ROOM_LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.manager.disk.room import RoomLeft
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.disk import RoomLeft
     from dray.manager.session import Session
-    from dray.manager.state.state import State
+    from dray.manager.state import State
 
 _QUOTA_SHARE: Final = 8
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dray.manager.entries.entry import copies_of, place_in
-from dray.manager.entries.layout import KEY_BYTES, TAIL_BYTES
-from dray.manager.entries.packed import any_asks_in
-from dray.manager.entries.tails import route_of
+from dray.manager.entries import (
+    KEY_BYTES,
+    TAIL_BYTES,
+    Staged,
+    any_asks_in,
+    copies_of,
+    place_in,
+    route_of,
+)
 from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from dray.manager.entries.staged import Staged
     from dray.manager.queue.part_records import Records
     from dray.manager.queue.queues import StoredQueue
     from dray.wire.record import RecordHeader

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from dray.manager.entries.entry import lookup_id_of, number_of, place_in
+from dray.manager.entries import lookup_id_of, number_of, place_in
 from dray.manager.session import IdKind
 from dray.model.ids import split_id
 from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX

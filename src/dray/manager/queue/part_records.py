@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dray.errors import ProtocolError, StoreCorrupt
 from dray.large.join import PartSeen, SequenceKey
-from dray.manager.entries.entry import Entry, unpack
+from dray.manager.entries import Entry, unpack
 from dray.model.classes import Part
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap.heap import file_name

@@ -11,24 +11,23 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import repeat, takewhile
 
-from dray.manager.entries.entry import (
-    is_express_entry,
-    lookup_id_of,
-    part_of,
-    place_in,
-    unpack,
-    with_abort,
-)
-from dray.manager.entries.layout import ENTRY_BYTES, KEY_BYTES
-from dray.manager.entries.packed import (
+from dray.manager.entries import (
+    ENTRY_BYTES,
+    KEY_BYTES,
+    at_place,
     entries_in,
     express_in,
+    is_express_entry,
     lengths_in,
+    lookup_id_of,
     part_count_in,
+    part_of,
+    place_in,
     positions_in,
+    unpack,
+    with_abort,
     with_keys,
 )
-from dray.manager.entries.tails import at_place
 from dray.manager.queue.entry_pages import EntryPages
 from dray.model.limits import PRIORITY_MAX
 from dray.store.heap.heap import Extent

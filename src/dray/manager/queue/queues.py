@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import QueueExists, QueueNotFound
 from dray.large.join import LargeParts
-from dray.manager.entries.entry import Entry, is_express_entry, lookup_id_of, part_of, unpack
-from dray.manager.entries.packed import (
+from dray.manager.entries import (
+    Entry,
+    SentAhead,
     entries_in,
     express_in,
+    is_express_entry,
     lengths_in,
+    lookup_id_of,
     part_count_in,
+    part_of,
     positions_in,
+    unpack,
 )
 from dray.manager.queue.accounts import account_of
 from dray.manager.queue.queue_index import QueueIndex
@@ -27,7 +32,6 @@ from dray.model.queue import QueueInfo, QueueOptions
 
 if TYPE_CHECKING:
     from dray.delivery.outgoing import OutgoingStream
-    from dray.manager.entries.staged import SentAhead
     from dray.manager.events import Peer
 
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dray.machine import Step
-from dray.manager.entries.entry import lookup_id_of, marks_of, tail_of
-from dray.manager.entries.tails import route_of
+from dray.manager.entries import lookup_id_of, marks_of, route_of, tail_of
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.model.limits import TRUNCATED_MAX
 from dray.wire.frames import MARK_FIRST, MARK_LAST

@@ -1,7 +1,21 @@
 """The requests of clients: each module answers a few kinds.
 
-Other rooms use these modules; the others are private to this room:
+`Requests` has the table from frame to function, and what requests leave for later. A stopped store
+is backed up by the same code as a running one: `BackupRun`.
 
-    requests    which function answers each frame, and what requests leave for later
-    backup      what a backup holds: a stopped store is backed up by the same code
+These ask it: `dispatch` and `dray.offline`.
 """
+
+from dray.manager.requests.backup import BACKUP_CHECK, BackupRun
+from dray.manager.requests.requests import (
+    REQUESTS_WITH_BODY,
+    REQUESTS_WITHOUT_BODY,
+    BodyHandler,
+    Handler,
+    Requests,
+)
+
+__all__ = [
+    "BACKUP_CHECK", "REQUESTS_WITHOUT_BODY", "REQUESTS_WITH_BODY", "BackupRun", "BodyHandler",
+    "Handler", "Requests",
+]  # fmt: skip

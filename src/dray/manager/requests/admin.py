@@ -17,22 +17,34 @@ from dray.errors import (
     StatusQueueMissing,
 )
 from dray.large.digests import DIGESTS
-from dray.manager.change import sub_queues
-from dray.manager.change.ends import held_in, note_ends
-from dray.manager.change.expiry import give_up
-from dray.manager.change.names import create, journal_of, resolve, seen_from_here
-from dray.manager.change.purging import leave_all
-from dray.manager.entries.entry import copies_of, lookup_id_of
+from dray.manager.change import (
+    begin_use_of_queue,
+    check_outgoing_share,
+    check_queue_share,
+    create_queue,
+    give_up_outgoing,
+    held_by_route,
+    journal_of,
+    leave_all,
+    note_ends,
+    note_queues_made,
+    queues_used_by,
+    resolve_queue,
+    seen_from_here,
+)
+from dray.manager.entries import copies_of, lookup_id_of
 from dray.manager.facts import BatchStaged, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.notices import NoticeKind
-from dray.manager.peers import peers, possession
-from dray.manager.queue.accounts import Account
-from dray.manager.rights.queues import allowed, may_see, owns
-from dray.manager.rights.rights import Rights
-from dray.manager.rights.table import check_hello
-from dray.manager.rights.tokens import act_for, take_token
-from dray.manager.transactions.batches import drop_staged_for, staged_counts
-from dray.manager.transactions.transactions import abort, give_up_claim
+from dray.manager.peers import Links, greet_manager, welcome_with_proof
+from dray.manager.queue import Account, StoredQueue
+from dray.manager.rights import Rights, act_for, allowed, check_hello, may_see, owns, take_token
+from dray.manager.transactions import (
+    Transactions,
+    abort,
+    drop_staged_for,
+    give_up_claim,
+    staged_counts,
+)
 from dray.model.access import Verb
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
@@ -44,37 +56,14 @@ from dray.model.limits import (
 )
 from dray.model.names import QueueAddress, check_new_queue_name
 from dray.model.queue import DeliveryInfo, ManagerInfo, QueueInfo, QueueOptions
-from dray.wire.frames import (
-    CreateQueue,
-    DeleteQueue,
-    Describe,
-    DescribeQueue,
-    Done,
-    Hello,
-    Lease,
-    Leased,
-    ListQueues,
-    ManagerState,
-    Opened,
-    OpenQueue,
-    Outcome,
-    OutcomeIs,
-    PauseQueue,
-    QueueList,
-    QueueState,
-    SetQuota,
-    Welcome,
-)
+from dray.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dray.manager.context import Context
-    from dray.manager.incoming.streams import ArrivingStreams
-    from dray.manager.peers.links import Links
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.incoming import ArrivingStreams
     from dray.manager.session import Session
-    from dray.manager.transactions.transactions import Transactions
 
 _STATUS_QUEUE_LABEL = "status messages of large messages"
 _TOO_MANY_ENDS = (
@@ -84,7 +73,7 @@ _TOO_MANY_ENDS = (
 )
 
 
-def handle_hello(rights: Rights, session: Session, request_id: int, head: Hello) -> None:
+def handle_hello(rights: Rights, session: Session, request_id: int, head: frames.Hello) -> None:
     """Learn who calls; lease numbers to a client."""
     context = rights.context
     if head.role not in ("client", "manager"):
@@ -95,11 +84,11 @@ def handle_hello(rights: Rights, session: Session, request_id: int, head: Hello)
         act_for(context, session, head.caller)
     check_hello(rights, session, head.role)
     if head.role == "manager":
-        peers.greet(context, session, head)
+        greet_manager(context, session, head)
     session.role = head.role
     session.peer_id = head.manager_id if head.role == "manager" else ""
     first, count = rights.lease(session.caller.name) if head.role == "client" else (0, 0)
-    welcome = Welcome(
+    welcome = frames.Welcome(
         context.state.manager_id,
         context.state.name,
         context.config.version,
@@ -109,16 +98,18 @@ def handle_hello(rights: Rights, session: Session, request_id: int, head: Hello)
         takes_files=head.role == "client",
     )
     if head.role == "manager":
-        welcome = possession.welcome(context, session, head, welcome)
+        welcome = welcome_with_proof(context, session, head, welcome)
     context.answer(session, request_id, welcome)
 
 
-def handle_lease(rights: Rights, session: Session, request_id: int, _head: Lease) -> None:
+def handle_lease(rights: Rights, session: Session, request_id: int, _head: frames.Lease) -> None:
     """Lease more numbers."""
-    rights.context.answer(session, request_id, Leased(*rights.lease(session.caller.name)))
+    rights.context.answer(session, request_id, frames.Leased(*rights.lease(session.caller.name)))
 
 
-def handle_create(context: Context, session: Session, request_id: int, head: CreateQueue) -> None:
+def handle_create(
+    context: Context, session: Session, request_id: int, head: frames.CreateQueue
+) -> None:
     """Create a queue, durably."""
     name = check_new_queue_name(head.name)
     if len(head.options.label) > LABEL_CHARACTERS_MAX:
@@ -131,33 +122,35 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
     _check_quota("journal_quota", head.options.journal_quota, lowest=0)
     queue = context.state.queues.find(name)
     if queue is None:
-        sub_queues.check_share(context, session.caller)
+        check_queue_share(context, session.caller)
         first = context.state.next_queue
-        queue = create(context, QueueAddress(name), head.options)
+        queue = create_queue(context, QueueAddress(name), head.options)
         if queue.options.journal:
             journal_of(context, queue)
-        sub_queues.note_made(context, session.caller, first)
+        note_queues_made(context, session.caller, first)
     elif not head.exist_ok:
         raise QueueExists(f"there is already a queue {queue.name!r}", queue=queue.name)
-    context.answer(session, request_id, QueueState(queue.info()))
+    context.answer(session, request_id, frames.QueueState(queue.info()))
 
 
-def handle_open(context: Context, session: Session, request_id: int, head: OpenQueue) -> None:
+def handle_open(
+    context: Context, session: Session, request_id: int, head: frames.OpenQueue
+) -> None:
     """Resolve a name; a remote one gets its outgoing queue when it is first used."""
     address = seen_from_here(context, head.name)
     is_tried = address.remote and context.state.queues.find(str(address)) is None
     if is_tried:
-        sub_queues.check_outgoing(context, session)
+        check_outgoing_share(context, session)
     if context.state.queues.find(str(address)) is None:
-        sub_queues.check_share(context, session.caller)
+        check_queue_share(context, session.caller)
     first = context.state.next_queue
-    queue = (_status_queue if head.for_status else resolve)(context, head.name)
-    sub_queues.note_made(context, session.caller, first)
+    queue = (_status_queue if head.for_status else resolve_queue)(context, head.name)
+    note_queues_made(context, session.caller, first)
     if is_tried:
         context.follow_up.tried.add(session.caller.place, queue.number)
-    sub_queues.opened(session, queue)
+    begin_use_of_queue(session, queue)
     options = queue.options
-    opened = Opened(
+    opened = frames.Opened(
         queue.number, queue.name, str(queue.kind), options.transactional, options.digest
     )
     context.answer(session, request_id, opened)
@@ -182,8 +175,8 @@ def _status_queue(context: Context, name: str) -> StoredQueue:
     try:
         if known is None and not address.sub_queue:
             options = QueueOptions(label=_STATUS_QUEUE_LABEL)
-            return create(context, QueueAddress(check_new_queue_name(name)), options)
-        return resolve(context, name)
+            return create_queue(context, QueueAddress(check_new_queue_name(name)), options)
+        return resolve_queue(context, name)
     except Misuse as error:
         raise StatusQueueMissing(
             f"there is no status queue {name!r}, and it cannot be created: {error}", queue=name
@@ -191,7 +184,7 @@ def _status_queue(context: Context, name: str) -> StoredQueue:
 
 
 def handle_describe_queue(
-    links: Links, session: Session, request_id: int, head: DescribeQueue
+    links: Links, session: Session, request_id: int, head: frames.DescribeQueue
 ) -> None:
     """Tell how a queue stands."""
     context = links.context
@@ -201,10 +194,10 @@ def handle_describe_queue(
         delivery=_delivery(links, session, queue),
         staged_count=staged_counts(context)[queue.number],
     )
-    context.answer(session, request_id, QueueState(info))
+    context.answer(session, request_id, frames.QueueState(info))
 
 
-def handle_list(links: Links, session: Session, request_id: int, head: ListQueues) -> None:
+def handle_list(links: Links, session: Session, request_id: int, head: frames.ListQueues) -> None:
     """Tell how a page of queues stands."""
     context = links.context
     staged = staged_counts(context)
@@ -214,7 +207,7 @@ def handle_list(links: Links, session: Session, request_id: int, head: ListQueue
         for queue in page
         if may_see(links.rights, session, queue)
     ]
-    context.answer(session, request_id, QueueList(infos, following))
+    context.answer(session, request_id, frames.QueueList(infos, following))
 
 
 def _info(links: Links, session: Session, queue: StoredQueue) -> QueueInfo:
@@ -234,7 +227,7 @@ def _delivery(links: Links, session: Session, queue: StoredQueue) -> DeliveryInf
 
 
 def handle_delete(
-    transactions: Transactions, session: Session, request_id: int, head: DeleteQueue
+    transactions: Transactions, session: Session, request_id: int, head: frames.DeleteQueue
 ) -> None:
     """Delete a queue with its messages; those who wait at it are told."""
     context = transactions.context
@@ -242,7 +235,9 @@ def handle_delete(
     if queue.kind in (QueueKind.SYSTEM, QueueKind.JOURNAL):
         raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
-    steps = _delete(transactions, queue, partial(context.answer, session, request_id, Done()))
+    steps = _delete(
+        transactions, queue, partial(context.answer, session, request_id, frames.Done())
+    )
     transactions.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
@@ -261,7 +256,7 @@ def _delete(
     drop_staged_for(transactions, {each.number for each in family})
     if queue.outgoing and len(context.state.stream_ends) >= ENDS_REMEMBERED_MAX:
         context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
-    held = held_in((queue, *queue.sub_queues))
+    held = held_by_route((queue, *queue.sub_queues))
     # Routes are forgotten with the last message that came by them.
     for (each, route), count in held.items():
         note_ends(context, each, _why_deleted(queue), route=route, count=count)
@@ -280,7 +275,7 @@ def _let_go(context: Context, queue: StoredQueue) -> Iterator[None]:
     It tells of held messages too: their transaction cannot commit any more.
     """
     if queue.outgoing:
-        yield from give_up(context, queue)
+        yield from give_up_outgoing(context, queue)
     why = _why_deleted(queue)
     while asked := [lookup_id_of(each) for each in queue.index.everything() if copies_of(each)]:
         yield from leave_all(context, queue, asked, why, held=True)
@@ -306,7 +301,7 @@ def _check_nothing_prepared(context: Context, family: list[StoredQueue]) -> None
     """Refuse if a prepared transaction uses the queue: it must be able to commit."""
     numbers = {queue.number for queue in family}
     for prepared in context.state.prepared.values():
-        if not isinstance(prepared, BatchStaged) and sub_queues.used_by(prepared) & numbers:
+        if not isinstance(prepared, BatchStaged) and queues_used_by(prepared) & numbers:
             name = context.state.transaction_id(prepared.transaction)
             raise Misuse(
                 f"{family[0].name!r} cannot be deleted: the prepared transaction {name} has sent to"
@@ -319,7 +314,7 @@ def handle_describe(
     streams: ArrivingStreams,
     session: Session,
     request_id: int,
-    _head: Describe,
+    _head: frames.Describe,
     *,
     started: float,
 ) -> None:
@@ -353,10 +348,10 @@ def handle_describe(
         low_water=context.room.low_water,
         now=context.now,
     )
-    context.answer(session, request_id, ManagerState(info))
+    context.answer(session, request_id, frames.ManagerState(info))
 
 
-def handle_pause(links: Links, session: Session, request_id: int, head: PauseQueue) -> None:
+def handle_pause(links: Links, session: Session, request_id: int, head: frames.PauseQueue) -> None:
     """Stop the delivery of an outgoing queue, or let it go on."""
     context = links.context
     queue = context.state.queues.named(str(seen_from_here(context, head.name)))
@@ -367,10 +362,12 @@ def handle_pause(links: Links, session: Session, request_id: int, head: PauseQue
         links.steer(queue, Paused() if head.paused else Unpaused())
     if not head.paused:
         links.dial_again(queue)
-    context.answer(session, request_id, Done())
+    context.answer(session, request_id, frames.Done())
 
 
-def handle_set_quota(context: Context, session: Session, request_id: int, head: SetQuota) -> None:
+def handle_set_quota(
+    context: Context, session: Session, request_id: int, head: frames.SetQuota
+) -> None:
     """Set quotas while running; what is stored stays, also above the new limit (R65)."""
     if head.name:
         queue = context.state.queues.named(head.name)
@@ -379,11 +376,11 @@ def handle_set_quota(context: Context, session: Session, request_id: int, head: 
     else:
         number, limits = 0, context.state.ledger.limits
         quota, journal_quota = limits[Account.COMPUTER], limits[Account.JOURNAL]
-    _check_quota("quota", head.quota, lowest=SetQuota.KEPT)
-    _check_quota("journal_quota", head.journal_quota, lowest=SetQuota.KEPT)
+    _check_quota("quota", head.quota, lowest=frames.SetQuota.KEPT)
+    _check_quota("journal_quota", head.journal_quota, lowest=frames.SetQuota.KEPT)
     wanted = _wanted(head.quota, quota), _wanted(head.journal_quota, journal_quota)
     context.record(QuotaSet(number, *wanted))
-    context.answer(session, request_id, Done())
+    context.answer(session, request_id, frames.Done())
 
 
 def _check_quota(name: str, asked_for: int | None, *, lowest: int) -> None:
@@ -392,7 +389,7 @@ def _check_quota(name: str, asked_for: int | None, *, lowest: int) -> None:
 
 
 def _wanted(asked_for: int | None, now: int | None) -> int | None:
-    return now if asked_for == SetQuota.KEPT else asked_for
+    return now if asked_for == frames.SetQuota.KEPT else asked_for
 
 
 def _check_has_quotas(queue: StoredQueue) -> None:
@@ -405,7 +402,7 @@ def _check_has_quotas(queue: StoredQueue) -> None:
 
 
 def handle_outcome(
-    transactions: Transactions, session: Session, request_id: int, head: Outcome
+    transactions: Transactions, session: Session, request_id: int, head: frames.Outcome
 ) -> None:
     """Tell what became of a transaction (S2-3); a claim that is open is given up first."""
     context = transactions.context
@@ -417,7 +414,7 @@ def handle_outcome(
         if manager == context.state.manager_id and is_own:
             give_up_claim(transactions, number)
     context.answer(
-        session, request_id, OutcomeIs(str(outcome_of(transactions, head.transaction_id)))
+        session, request_id, frames.OutcomeIs(str(outcome_of(transactions, head.transaction_id)))
     )
 
 

@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import crc32c
 
 from dray.errors import DrayError, Misuse, StorePoisoned
-from dray.manager.change.quarantine import QUARANTINE
-from dray.manager.entries.entry import place_in
-from dray.manager.entries.packed import claims_in, entries_in
-from dray.manager.entries.tails import place_of, split_tails
+from dray.manager.change import QUARANTINE
+from dray.manager.entries import claims_in, entries_in, place_in, place_of, split_tails
 from dray.manager.events import Body
-from dray.manager.state.snapshots import take_snapshots
+from dray.manager.state import State, take_snapshots
 from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
 from dray.store.heap.heap import Extent
 from dray.store.heap.heap_file import missing_file
@@ -36,13 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.part_records import Records
+    from dray.manager.queue import Records
     from dray.manager.session import Session
-    from dray.manager.state.state import State
 
 _PLACE: Final = struct.Struct(">III")
 """Offset, length, CRC32C: packed so that they sort, and take 12 bytes each."""
-CHECK: Final = struct.Struct("<II")
+BACKUP_CHECK: Final = struct.Struct("<II")
 _PORTION_RECORDS: Final = 2_048
 """Places that are listed in one tick, in two or three milliseconds."""
 
@@ -116,7 +113,7 @@ class BackupRun:
                 break
             self._reading.popleft()
             total += length
-            checks.append(CHECK.pack(length, crc))
+            checks.append(BACKUP_CHECK.pack(length, crc))
             last = runs[-1] if runs else None
             if last is not None and (last.file, last.offset + last.length) == (self._file, offset):
                 runs[-1] = last._replace(length=last.length + length)

@@ -16,16 +16,15 @@ import crc32c
 
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, TransactionUsage
 from dray.large.join import PartSeen, SequenceKey
-from dray.manager.change.quarantine import set_aside
-from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
-from dray.manager.entries.entry import lookup_id_of, part_of, place_in, unpack
-from dray.manager.entries.packed import lengths_in
+from dray.manager.change import set_aside
+from dray.manager.disk import bodies_in, envelopes_in, records_of_answer
+from dray.manager.entries import Entry, lengths_in, lookup_id_of, part_of, place_in, unpack
 from dray.manager.events import Into
-from dray.manager.peers.repairs import may_be_filled
+from dray.manager.peers import Holes, may_be_filled
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
 from dray.manager.requests.statuses import statuses_of
 from dray.manager.session import Waiter
-from dray.manager.transactions.transactions import open_transaction, opened_by, take
+from dray.manager.transactions import Transactions, find_or_begin, opened_by, take
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
@@ -65,12 +64,9 @@ if TYPE_CHECKING:
 
     from dray.large.join import Assembly
     from dray.manager.context import Context
-    from dray.manager.entries.entry import Entry
-    from dray.manager.peers.repairs import Holes
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.manager.requests.statuses import Statuses
     from dray.manager.session import Session
-    from dray.manager.transactions.transactions import Transactions
     from dray.manager.works import Works
 
 
@@ -169,7 +165,7 @@ def _hold(
     transaction: int,
 ) -> list[bytes]:
     """Hold a whole large message, and its status, for a transaction; the entries of its parts."""
-    owner = open_transaction(receives.transactions, session, transaction)
+    owner = find_or_begin(receives.transactions, session, transaction)
     if statuses is not None:
         statuses.place(assembly)
         statuses.hold(assembly, owner)
@@ -254,7 +250,7 @@ def _reject(
     if assembly.whole:
         return False
     queue = context.state.queues.numbered(head.queue)
-    owner = open_transaction(transactions, session, head.transaction)
+    owner = find_or_begin(transactions, session, head.transaction)
     if statuses is not None:
         statuses.hold(assembly, owner)
     packed = hold_whole(context, queue, owner, assembly)
@@ -411,7 +407,7 @@ def handle_read_part(context: Context, session: Session, request_id: int, head: 
     another.
     """
     extent, own = _range_of(context, session, head)
-    body = (piece(context.store, extent),) if extent.length else ()
+    body = (records_of_answer(context.store, extent),) if extent.length else ()
     context.answer(session, request_id, Range(), body, held=not own)
 
 

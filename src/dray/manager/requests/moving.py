@@ -13,26 +13,31 @@ from dray.errors import (
     NotTransactional,
     TransactionUsage,
 )
-from dray.manager.change.commit_fact import CommitFact, forget_parts
-from dray.manager.change.departures import entries_at, record_of
-from dray.manager.disk.envelopes import bodies_in, envelopes_in
-from dray.manager.entries.entry import Entry, tail_of, unpack
-from dray.manager.entries.staged import group_places
-from dray.manager.entries.tails import moved, sent_anew
+from dray.manager.change import CommitFact, entries_at, forget_parts, record_of
+from dray.manager.disk import bodies_in, envelopes_in
+from dray.manager.entries import Entry, group_places, moved_tail, sent_anew, tail_of, unpack
 from dray.manager.facts import LargeMoved, runs_of
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
-from dray.manager.queue.part_records import part_seen, watch_arrivals
+from dray.manager.queue import (
+    MOVED_BYTES,
+    REJECTED_BYTES,
+    StoredQueue,
+    cost_of_receiving,
+    hold_part,
+    part_seen,
+    watch_arrivals,
+)
 from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
 from dray.manager.requests.sending import expires_us
 from dray.manager.requests.statuses import take_back
 from dray.manager.session import Waiter
-from dray.manager.transactions.mixing import check_plain_receive, check_plain_send
-from dray.manager.transactions.open_transaction import OpenTransaction
-from dray.manager.transactions.transactions import (
+from dray.manager.transactions import (
+    OpenTransaction,
+    Transactions,
     check_not_aborted,
-    hold_part,
-    open_transaction,
+    check_plain_receive,
+    check_plain_send,
+    find_or_begin,
     opened_by,
 )
 from dray.model.classes import Part, QueueKind
@@ -55,9 +60,7 @@ from dray.wire.record import FLAG_TIMED, HEADER_BYTES, read_header
 if TYPE_CHECKING:
     from dray.large.join import Assembly, SequenceKey
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
-    from dray.manager.transactions.transactions import Transactions
 
 _KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 """Queues of messages that have ended already: what leaves them for another queue is sent anew."""
@@ -91,7 +94,7 @@ def handle_move(transactions: Transactions, session: Session, request_id: int, h
         fact.move(queue, [head.lookup_id], target)
         fact.record()
     else:
-        owner = open_transaction(transactions, session, head.transaction)
+        owner = find_or_begin(transactions, session, head.transaction)
         owner.note_operations(context, 1, MOVED_BYTES)
         if entry.part != Part.PLAIN:
             hold_part(queue.parts, part_seen(context.store, entry), 1)
@@ -178,7 +181,7 @@ def _moved_tails(context: Context, found: _Chosen, target: StoredQueue, number: 
     queue = found.queue
     is_alike = queue.options.transactional == target.options.transactional
     if queue.kind not in _KEEPERS and not target.outgoing and is_alike:
-        return [moved(tail_of(packed)) for packed in found.packed]
+        return [moved_tail(tail_of(packed)) for packed in found.packed]
     transaction = number if target.options.transactional else 0
     places = group_places([entry.part for entry in found.entries])
     return [
@@ -255,7 +258,7 @@ def handle_reject(
     """Mark what the transaction has received; at commit its sender is told (semantics 1.11)."""
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
-    owner = open_transaction(transactions, session, head.transaction)
+    owner = find_or_begin(transactions, session, head.transaction)
     if head.lookup_id not in owner.receives.get(queue.number, ()):
         raise MessageNotFound(
             f"the transaction has not received the message at position {head.lookup_id} of"
@@ -320,7 +323,7 @@ def receive_transaction_now(
     found = _first_ended(context, queue)
     if not found:
         return False
-    owner = open_transaction(transactions, session, head.transaction)
+    owner = find_or_begin(transactions, session, head.transaction)
     cost = cost_of_receiving(context.store, queue, found)
     owner.note_operations(context, len(found), cost)
     entries = [unpack(packed) for packed in found]

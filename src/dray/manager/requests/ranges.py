@@ -18,19 +18,23 @@ from itertools import accumulate, chain, islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import Misuse
-from dray.manager.change.quarantine import refuse_damaged
+from dray.manager.change import refuse_damaged
 from dray.manager.context import Context
-from dray.manager.disk.envelopes import bodies_in
-from dray.manager.entries.entry import lookup_id_of, marks_of, part_of, place_in
-from dray.manager.entries.layout import ENTRY_BYTES, ORDINAL_BITS
-from dray.manager.entries.packed import (
+from dray.manager.disk import bodies_in
+from dray.manager.entries import (
+    ENTRY_BYTES,
+    ORDINAL_BITS,
     entries_in,
     lengths_in,
+    lookup_id_of,
+    marks_of,
     part_count_in,
+    part_of,
+    place_in,
     positions_in,
     transactions_in,
 )
-from dray.manager.queue.queues import StoredQueue
+from dray.manager.queue import StoredQueue
 from dray.manager.requests.receiving import within_frame
 from dray.manager.session import Session
 from dray.model.limits import (

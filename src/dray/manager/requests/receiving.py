@@ -24,21 +24,34 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.large.join import Assembly
-from dray.manager.change.purging import drop_large, leave, leave_all, portion, purge, purge_message
-from dray.manager.change.quarantine import refuse_damaged
+from dray.manager.change import (
+    drop_large,
+    first_portion,
+    leave,
+    leave_all,
+    purge,
+    purge_message,
+    refuse_damaged,
+)
 from dray.manager.context import Context
-from dray.manager.disk.envelopes import bodies_in, envelopes_in
-from dray.manager.entries.entry import lookup_id_of, part_of, place_in, unpack
-from dray.manager.entries.packed import lengths_in, positions_in
-from dray.manager.queue.costs import cost_of_receiving
-from dray.manager.queue.lookups import Lookups, Sought
-from dray.manager.queue.part_records import part_seen
-from dray.manager.queue.queues import StoredQueue
-from dray.manager.queue.system import INTERNAL
+from dray.manager.disk import bodies_in, envelopes_in
+from dray.manager.entries import lengths_in, lookup_id_of, part_of, place_in, positions_in, unpack
+from dray.manager.queue import (
+    INTERNAL,
+    Lookups,
+    Sought,
+    StoredQueue,
+    cost_of_receiving,
+    hold_part,
+    part_seen,
+)
 from dray.manager.session import Session, Waiter
-from dray.manager.transactions.mixing import check_plain_receive
-from dray.manager.transactions.open_transaction import OpenTransaction
-from dray.manager.transactions.transactions import Transactions, hold_part, open_transaction
+from dray.manager.transactions import (
+    OpenTransaction,
+    Transactions,
+    check_plain_receive,
+    find_or_begin,
+)
 from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.callers import Caller
@@ -161,7 +174,7 @@ def receive_now(receives: Receives, session: Session, request_id: int, head: Rec
     found = within_frame(candidates, head.max_messages, head.max_bytes)
     at_once = not head.peek and (head.claim or not head.transaction)
     if at_once:
-        found = portion(context, found, to_journal=queue.keeper is not None)
+        found = first_portion(context, found, to_journal=queue.keeper is not None)
     if not found:
         return False
     packed = b"".join(found)
@@ -170,11 +183,11 @@ def receive_now(receives: Receives, session: Session, request_id: int, head: Rec
     if not head.peek:
         if head.claim:
             # As many as one fact can tell of, so nothing has to be counted.
-            owner = open_transaction(transactions, session, head.transaction, claim=True)
+            owner = find_or_begin(transactions, session, head.transaction, claim=True)
             owner.gathered(len(found))
             hold_singles(context, queue, owner, found)
         elif head.transaction:
-            _take(context, queue, open_transaction(transactions, session, head.transaction), found)
+            _take(context, queue, find_or_begin(transactions, session, head.transaction), found)
         else:
             leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
     # Nobody sees a claimed message before its commit, and that waits for the sync.
@@ -201,7 +214,7 @@ def handle_settle(
         )
     plain = _plain_upto(queue, head.after, head.upto)
     if head.transaction:
-        owner = open_transaction(transactions, session, head.transaction)
+        owner = find_or_begin(transactions, session, head.transaction)
         _take(context, queue, owner, plain)
         large = 0 if head.plain else _hold_large_upto(context, queue, owner, head)
         count = len(plain) + large

@@ -16,19 +16,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreFull
-from dray.manager.change import express
-from dray.manager.change.commit_fact import CommitFact
-from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import packed_tails
-from dray.manager.queue.costs import REFUSED_BYTES
-from dray.manager.queue.system import DEAD_LETTERS, DEAD_TRANSACTIONAL
+from dray.manager.change import CommitFact, heap_kind_in
+from dray.manager.entries import Staged, packed_tails
+from dray.manager.queue import DEAD_LETTERS, DEAD_TRANSACTIONAL, REFUSED_BYTES, StoredQueue
 from dray.model.classes import MessageClass, QueueKind
 from dray.store.kinds import Kind
 from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
     from dray.wire.frames import Send
 
 FULL = MessageClass.NACK_Q_EXCEED_QUOTA
@@ -83,7 +79,7 @@ def _tell(
     body: memoryview,
 ) -> None:
     header, crc, offset = refused
-    kind = express.kind_in(queue, header, in_transaction=False)
+    kind = heap_kind_in(queue, header, in_transaction=False)
     properties = read_properties(body, header, offset)
     fact.departures.tell(header, properties, FULL, route=None, kind=kind)
     if not header.copies & COPY_DEAD_LETTER:

@@ -1,6 +1,6 @@
 """Every request of a client: the function that answers it, and what requests leave for later.
 
-The face of this room. A request is answered at once, or it leaves something behind: a receive that
+A request is answered at once, or it leaves something behind: a receive that
 waits, an upload that is not whole, a backup of which pieces are still wanted. `Requests` keeps that
 and looks at it again when the time comes and when a session closes.
 """
@@ -12,9 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dray.manager import relay
-from dray.manager.peers import peers
-from dray.manager.peers.links import Links
-from dray.manager.peers.peers import Strangers
+from dray.manager.peers import (
+    Holes,
+    Links,
+    Strangers,
+    handle_accept_peer,
+    handle_forget_peer,
+    handle_list_peers,
+    handle_resolve_outgoing,
+)
 from dray.manager.relay import Relay
 from dray.manager.requests import (
     admin,
@@ -27,17 +33,35 @@ from dray.manager.requests import (
     uploads,
 )
 from dray.manager.requests.waiting import Waiters
-from dray.manager.rights import rights, tokens
-from dray.manager.rights.rights import Rights
-from dray.manager.transactions import batches, prepared, transactions
-from dray.manager.transactions.transactions import Transactions
+from dray.manager.rights import (
+    Rights,
+    handle_create_token,
+    handle_describe_access,
+    handle_list_tokens,
+    handle_revoke_token,
+)
+from dray.manager.transactions import (
+    BatchAges,
+    Transactions,
+    abort,
+    drop_old_batches,
+    handle_abort,
+    handle_commit,
+    handle_commit_batch,
+    handle_describe_batch,
+    handle_drop_staged,
+    handle_list_prepared,
+    handle_prepare,
+    handle_settle_prepared,
+    handle_stage,
+    take_up_batches,
+)
 from dray.manager.works import Works
 from dray.wire import backup_frames, file_frames, frames
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.incoming.streams import ArrivingStreams
-    from dray.manager.peers.repairs import Holes
+    from dray.manager.incoming import ArrivingStreams
     from dray.manager.session import Session
 
 Subject = TypeVar("Subject")
@@ -50,33 +74,33 @@ _CONTEXT: _Table[Context] = {
     frames.CreateQueue: admin.handle_create,
     frames.OpenQueue: admin.handle_open,
     frames.SetQuota: admin.handle_set_quota,
-    frames.CreateToken: tokens.handle_create,
-    frames.ListTokens: tokens.handle_list,
+    frames.CreateToken: handle_create_token,
+    frames.ListTokens: handle_list_tokens,
     frames.ReadPart: large_messages.handle_read_part,
     file_frames.CopyPart: large_messages.handle_copy_part,
     frames.MeasureRange: ranges.handle_measure,
     frames.ReadRange: ranges.handle_read,
     frames.LargeList: large_messages.handle_large_list,
-    frames.DescribeBatch: batches.handle_describe_batch,
+    frames.DescribeBatch: handle_describe_batch,
 }
 _RIGHTS: _Table[Rights] = {
     frames.Lease: admin.handle_lease,
-    frames.RevokeToken: tokens.handle_revoke,
-    frames.DescribeAccess: rights.handle_describe,
+    frames.RevokeToken: handle_revoke_token,
+    frames.DescribeAccess: handle_describe_access,
 }
 _WORKS: _Table[Works] = {
     frames.PurgeQueue: receiving.handle_purge,
-    frames.ResolveOutgoing: peers.handle_resolve_outgoing,
+    frames.ResolveOutgoing: handle_resolve_outgoing,
 }
 _TRANSACTIONS: _Table[Transactions] = {
     frames.DeleteQueue: admin.handle_delete,
     frames.Outcome: admin.handle_outcome,
     frames.Reserve: sending.handle_reserve,
-    frames.Commit: transactions.handle_commit,
-    frames.Abort: transactions.handle_abort,
-    frames.Prepare: prepared.handle_prepare,
-    frames.ListPrepared: prepared.handle_list_prepared,
-    frames.SettlePrepared: prepared.handle_settle_prepared,
+    frames.Commit: handle_commit,
+    frames.Abort: handle_abort,
+    frames.Prepare: handle_prepare,
+    frames.ListPrepared: handle_list_prepared,
+    frames.SettlePrepared: handle_settle_prepared,
     frames.Move: moving.handle_move,
     frames.MoveMessages: moving.handle_move_messages,
     frames.Reject: moving.handle_reject,
@@ -91,10 +115,10 @@ _TRANSACTIONS: _Table[Transactions] = {
     frames.UploadRead: uploads.handle_read,
 }
 _UPLOADS: _Table[uploads.UploadAges] = {frames.UploadBegin: uploads.handle_begin}
-_BATCHES: _Table[batches.BatchAges] = {
-    frames.StageForBatch: batches.handle_stage,
-    frames.CommitBatch: batches.handle_commit_batch,
-    frames.DropStaged: batches.handle_drop_staged,
+_BATCHES: _Table[BatchAges] = {
+    frames.StageForBatch: handle_stage,
+    frames.CommitBatch: handle_commit_batch,
+    frames.DropStaged: handle_drop_staged,
 }
 _RECEIVES: _Table[receiving.Receives] = {frames.Receive: receiving.handle_receive}
 _LARGE_RECEIVES: _Table[large_messages.LargeReceives] = {
@@ -107,9 +131,9 @@ _LINKS: _Table[Links] = {
 }
 _LINKS_AND_STREAMS: _BodyTable = {frames.Describe: admin.handle_describe}
 _STRANGERS: _Table[Strangers] = {
-    frames.ListPeers: peers.handle_list_peers,
-    frames.AcceptPeer: peers.handle_accept_peer,
-    frames.ForgetPeer: peers.handle_forget_peer,
+    frames.ListPeers: handle_list_peers,
+    frames.AcceptPeer: handle_accept_peer,
+    frames.ForgetPeer: handle_forget_peer,
 }
 _BACKUPS: _Table[backup.Backups] = {
     backup_frames.Backup: backup.handle_backup,
@@ -124,7 +148,7 @@ _BODY_TRANSACTIONS: _BodyTable = {
     file_frames.SendFile: sending.handle_send_file,
 }
 _BODY_RELAY: _BodyTable = {frames.Post: relay.handle_post}
-WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
+REQUESTS_WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
     _CONTEXT,
     _RIGHTS,
     _WORKS,
@@ -140,7 +164,9 @@ WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
     _RELAY,
 )
 """Requests without a body."""
-WITH_BODY: frozenset[type[frames.Head]] = frozenset().union(_BODY_TRANSACTIONS, _BODY_RELAY)
+REQUESTS_WITH_BODY: frozenset[type[frames.Head]] = frozenset().union(
+    _BODY_TRANSACTIONS, _BODY_RELAY
+)
 """Requests with a body."""
 
 
@@ -162,7 +188,7 @@ class Requests:
         self._rights = transactions.rights
         self._transactions = transactions
         self._uploads = uploads.UploadAges(transactions)
-        self._batches = batches.BatchAges(transactions)
+        self._batches = BatchAges(transactions)
         self._backups = backup.Backups(context)
         receives = receiving.Receives(transactions)
         large = large_messages.LargeReceives(transactions, holes)
@@ -190,7 +216,7 @@ class Requests:
 
     def take_up(self) -> None:
         """Go on, after a start, with the batches and uploads that the state knows."""
-        batches.take_up(self._batches)
+        take_up_batches(self._batches)
         uploads.take_up(self._uploads)
 
     def hello(self, session: Session, request_id: int, head: frames.Hello) -> None:
@@ -211,7 +237,7 @@ class Requests:
         """The time has come for something that a request has left."""
         backup.prepare_on(self._backups)
         uploads.drop_old(self._uploads)
-        batches.drop_old(self._batches)
+        drop_old_batches(self._batches)
         self.waiters.tick()
 
     def closed(self, session: Session) -> None:
@@ -222,7 +248,7 @@ class Requests:
             if transaction.upload:
                 uploads.leave(self._transactions, transaction)
             else:
-                transactions.abort(self._transactions, transaction)
+                abort(self._transactions, transaction)
         self.waiters.forget(session)
 
 

@@ -21,21 +21,24 @@ from dray.errors import (
     StoreFull,
     TransactionUsage,
 )
-from dray.manager.change import express
-from dray.manager.change.departures import arrival_wish
+from dray.manager.change import arrival_wish, heap_kind_in
 from dray.manager.context import MICROSECONDS
-from dray.manager.disk.placing import place_batch
-from dray.manager.entries.staged import Staged, Wish
-from dray.manager.queue.costs import cost_of_sending
-from dray.manager.queue.part_records import seen_in_record
+from dray.manager.disk import place_batch
+from dray.manager.entries import Staged, Wish
+from dray.manager.queue import StoredQueue, cost_of_sending, seen_in_record
 from dray.manager.requests.refusals import tell_of_full_queue
-from dray.manager.transactions.mixing import check_plain_send, note_sent
-from dray.manager.transactions.open_transaction import OpenTransaction
-from dray.manager.transactions.reservations import check_room, place_of_reserved, promised, reserve
-from dray.manager.transactions.transactions import (
+from dray.manager.transactions import (
+    OpenTransaction,
+    Transactions,
     check_not_aborted,
+    check_plain_send,
+    check_room,
     commit,
-    open_transaction,
+    find_or_begin,
+    note_sent,
+    place_of_reserved,
+    promised,
+    reserve,
     staged_ahead,
 )
 from dray.model.arguments import no_sense
@@ -57,9 +60,7 @@ from dray.wire.record import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
-    from dray.manager.transactions.transactions import Transactions
 
 
 def handle_send(
@@ -77,7 +78,7 @@ def handle_send(
         held = _send_at_once(transactions, queue, staged) or not staged
         context.answer(session, request_id, Done(len(staged)), held=held)
         return
-    transaction = open_transaction(transactions, session, head.transaction)
+    transaction = find_or_begin(transactions, session, head.transaction)
     transaction.send_frames += 1
     if transaction.doomed is not None:
         return
@@ -104,7 +105,7 @@ def handle_send_file(
     context = transactions.context
     if not head.transaction:
         raise no_sense("transaction", "one that takes the file", head.transaction)
-    transaction = open_transaction(transactions, session, head.transaction)
+    transaction = find_or_begin(transactions, session, head.transaction)
     transaction.send_frames += 1
     if transaction.doomed is None and not len(body):
         transaction.doomed = SourceUnreadable(
@@ -169,7 +170,7 @@ def handle_reserve(
     """Set room aside for a large message, so that it cannot fail for want of it at the end."""
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
-    transaction = open_transaction(transactions, session, head.transaction)
+    transaction = find_or_begin(transactions, session, head.transaction)
     more = promised(context, head.size, head.longest)
     check_room(context, queue, more)
     reserve(transactions.reservations, transaction, queue, more)
@@ -231,7 +232,7 @@ def _kinds_of(
     lasting = [Kind.RECOVERABLE] * len(headers)
     if in_transaction or not queue.takes_express:
         return lasting
-    found = [express.kind_in(queue, each, in_transaction=False) for each in headers]
+    found = [heap_kind_in(queue, each, in_transaction=False) for each in headers]
     # At an outgoing queue the batch is one group, all as lasting as the most lasting of it.
     return found if len(set(found)) == 1 or not queue.outgoing else lasting
 

@@ -20,16 +20,13 @@ import crc32c
 
 from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreFull
 from dray.large.status import Status, read_status, status_message
-from dray.manager.change.commit_fact import CommitFact
-from dray.manager.change.quarantine import set_aside
-from dray.manager.entries.entry import lookup_id_of, unpack
-from dray.manager.entries.layout import TAIL_BYTES
-from dray.manager.entries.staged import Staged
+from dray.manager.change import CommitFact, set_aside
+from dray.manager.entries import TAIL_BYTES, Entry, Staged, lookup_id_of, unpack
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.costs import POSITION_BYTES
+from dray.manager.queue import POSITION_BYTES, StoredQueue
 from dray.manager.requests.receiving import hold
-from dray.manager.rights.queues import no_status_queue
-from dray.manager.transactions.transactions import take
+from dray.manager.rights import no_status_queue
+from dray.manager.transactions import OpenTransaction, take
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import STATUS_BYTES_MAX, STATUSES_SEEN_MAX
 from dray.wire.record import HEADER_BYTES, read_header
@@ -37,9 +34,6 @@ from dray.wire.record import HEADER_BYTES, read_header
 if TYPE_CHECKING:
     from dray.large.join import Assembly, SequenceKey
     from dray.manager.context import Context
-    from dray.manager.entries.entry import Entry
-    from dray.manager.queue.queues import StoredQueue
-    from dray.manager.transactions.open_transaction import OpenTransaction
     from dray.manager.works import Works
 
 _HEAD_BYTES = 1_024

@@ -21,24 +21,26 @@ from typing import TYPE_CHECKING
 
 from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
 from dray.manager.context import MICROSECONDS
-from dray.manager.disk.envelopes import piece
-from dray.manager.disk.room import Promise
-from dray.manager.entries.tails import packed_tails, split_tails
+from dray.manager.disk import Promise, records_of_answer
+from dray.manager.entries import packed_tails, split_tails
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.notices import NoticeKind
 from dray.manager.requests.admin import outcome_of
-from dray.manager.rights.queues import owns
-from dray.manager.transactions.mixing import note_large_send
-from dray.manager.transactions.open_transaction import OpenTransaction
-from dray.manager.transactions.prepared import staged_from
-from dray.manager.transactions.reservations import (
-    NOTHING,
+from dray.manager.rights import owns
+from dray.manager.transactions import (
+    NOTHING_RESERVED,
+    OpenTransaction,
+    Transactions,
+    abort,
     check_room,
+    find_or_begin,
+    give_back,
+    note_large_send,
     promised,
     reserve,
     reserve_again,
+    staged_from,
 )
-from dray.manager.transactions.transactions import abort, give_back, open_transaction
 from dray.model.arguments import no_sense
 from dray.model.ids import split_id
 from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOAD_SOURCE_BYTES_MAX, UPLOADS_MAX, UPLOADS_SHARE
@@ -59,8 +61,7 @@ from dray.wire.frames import (
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.session import Session
-    from dray.manager.state.unfinished import Upload
-    from dray.manager.transactions.transactions import Transactions
+    from dray.manager.state import Upload
 
 OPEN = "open"
 
@@ -99,7 +100,7 @@ def handle_begin(
         )
     _check_share(context, session)
     check_room(context, queue, room)
-    transaction = open_transaction(transactions, session, head.number)
+    transaction = find_or_begin(transactions, session, head.number)
     reserve(transactions.reservations, transaction, queue, room)
     transaction.upload = True
     note_large_send(queue, transaction)
@@ -123,7 +124,7 @@ def handle_mark(
 ) -> None:
     """Make what was placed so far durable. Like a send, answered only if it fails."""
     context = transactions.context
-    transaction = open_transaction(transactions, session, head.number)
+    transaction = find_or_begin(transactions, session, head.number)
     upload = context.state.uploads.get(head.number)
     if upload is None:
         raise no_sense("number", "that of an upload", head.number)
@@ -176,7 +177,7 @@ def handle_read(
     if not 0 <= head.part < min(transaction.marked, len(staged)):
         raise no_sense("part", "the place of a marked record", head.part)
     record = staged[head.part]
-    body = (piece(context.store, record.extent),)
+    body = (records_of_answer(context.store, record.extent),)
     context.answer(session, request_id, UploadPart(record.crc), body)
 
 
@@ -300,7 +301,7 @@ def _reserve_again(
     queue = transactions.context.state.queues.get(upload.queue)
     if queue is None:
         return
-    before = transaction.reserved.get(upload.queue, NOTHING)
+    before = transaction.reserved.get(upload.queue, NOTHING_RESERVED)
     placed = transaction.sends.get(upload.queue, [])
     # After a start only what was placed tells how long its records are.
     longest = max([before.longest, *(each.extent.length for each in placed)])

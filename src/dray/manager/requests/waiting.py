@@ -13,8 +13,7 @@ from dray.manager.requests.receiving import nothing_came, receive_now, receive_o
 from dray.wire.frames import Receive, ReceiveTransaction
 
 if TYPE_CHECKING:
-    from dray.manager.queue.lookups import Lookup
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import Lookup, StoredQueue
     from dray.manager.requests.large_messages import LargeReceives
     from dray.manager.requests.receiving import Receives
     from dray.manager.session import IdKind, Session, Waiter

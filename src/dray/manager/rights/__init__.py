@@ -1,11 +1,42 @@
 """Which caller may have which frame decided: one table, and what its rows ask.
 
-Other rooms use these modules; the others are private to this room:
+`check_frame` refuses a frame before it is decided. `Rights` has the rules that hold, the leases of
+numbers and the acts of callers. This room also knows the callers that show a token.
 
-    rights     sessions, the rules that hold, leases, acts lately, and who is told of them
-    table      the right that each frame needs
-    queues     rights at queues, also of other managers
-    acts       which acts of callers are traced
-    tokens     callers that show a token
-    changes    what follows when other rules hold
+These ask it: `dispatch`, `incoming`, `peers`, `requests`, `transactions` and `turn`.
 """
+
+from dray.manager.rights.acts import begun_act, note_act, note_opened_stream, note_refusal
+from dray.manager.rights.changes import change_access
+from dray.manager.rights.queues import (
+    allowed,
+    manages_all,
+    may_deliver,
+    may_see,
+    no_status_queue,
+    owns,
+    require_delivery,
+)
+from dray.manager.rights.rights import Rights, handle_describe_access
+from dray.manager.rights.table import (
+    RIGHTS_OF_CLIENTS,
+    RIGHTS_OF_MANAGERS,
+    check_frame,
+    check_hello,
+)
+from dray.manager.rights.tokens import (
+    act_for,
+    end_expired_tokens,
+    handle_create_token,
+    handle_list_tokens,
+    handle_revoke_token,
+    take_token,
+)
+
+__all__ = [
+    "RIGHTS_OF_CLIENTS", "RIGHTS_OF_MANAGERS", "Rights", "act_for", "allowed", "begun_act",
+    "change_access", "check_frame", "check_hello", "end_expired_tokens", "handle_create_token",
+    "handle_describe_access", "handle_list_tokens", "handle_revoke_token", "manages_all",
+    "may_deliver", "may_see", "no_status_queue", "note_act", "note_opened_stream",
+    "note_refusal", "owns", "require_delivery", "take_token",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """Acts that are written to the access log: which frames make them, and what they were done to.
 
-`begun` is asked before a frame is decided, because a deleted queue has no name afterwards; the act
-counts once the frame was decided without an error. Refusals count as they are raised.
+`begun_act` is asked before a frame is decided, because a deleted queue has no name afterwards;
+the act counts once the frame was decided without an error. Refusals count as they are raised.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from dray.manager.change.names import seen_from_here
+from dray.manager.change import seen_from_here
 from dray.manager.events import ActKind, CallerAct
 from dray.manager.rights.queues import KEPT
 from dray.model.access_info import ActInfo
@@ -36,26 +36,26 @@ class _WithQueue(Protocol):
     def queue(self) -> int: ...
 
 
-def begun(rights: Rights, session: Session, head: frames.Head) -> CallerAct | None:
+def begun_act(rights: Rights, session: Session, head: frames.Head) -> CallerAct | None:
     """The act that a frame is, if it is one and is decided without an error."""
     row = OF_CLIENTS.get(type(head))
     return None if row is None else row(rights, session, head)
 
 
-def done(rights: Rights, session: Session, act: CallerAct) -> None:
+def note_act(rights: Rights, session: Session, act: CallerAct) -> None:
     """Note an act that was decided without an error."""
     if act.kind is ActKind.KEEP:
         session.kept.add(act.subject)
     _note(rights, act)
 
 
-def refused(rights: Rights, session: Session, head: frames.Head) -> None:
+def note_refusal(rights: Rights, session: Session, head: frames.Head) -> None:
     """Note that a caller lacked a right."""
     subject = "" if isinstance(head, frames.Hello) else _subject(rights, head)
     _note(rights, _act(ActKind.REFUSED, session, head, subject))
 
 
-def delivers(rights: Rights, session: Session, head: frames.OpenStream) -> None:
+def note_opened_stream(rights: Rights, session: Session, head: frames.OpenStream) -> None:
     """Note that a queue manager has opened a stream."""
     _note(rights, _act(ActKind.DELIVER, session, head, head.queue))
 

@@ -10,7 +10,7 @@ from dray.model.access import Access, Verb
 from dray.wire.frames import LargeReceive, Receive
 
 if TYPE_CHECKING:
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 

@@ -49,7 +49,7 @@ class Rights:
         return first, NUMBERS_LEASED
 
 
-def handle_describe(
+def handle_describe_access(
     rights: Rights, session: Session, request_id: int, _head: DescribeAccess
 ) -> None:
     """Answer with all of it."""

@@ -1,6 +1,7 @@
 """One table: the right that each frame needs. A frame without a row here does not start.
 
-`check` runs before any handler. A row is a function that raises `AccessDenied` or `QueueNotFound`.
+`check_frame` runs before any handler. A row is a function that raises `AccessDenied` or
+`QueueNotFound`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dray.errors import AccessDenied, QueueNotFound, TransactionSequence
-from dray.manager.change.names import seen_from_here
+from dray.manager.change import seen_from_here
 from dray.manager.facts import BatchStaged
 from dray.manager.rights import acts
 from dray.manager.rights.numbers import check_records, own_number, own_outcome, own_sequence
@@ -61,11 +62,11 @@ class _Taking(_AtQueue, _InTransaction, Protocol):
     pass
 
 
-def check(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
+def check_frame(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
     """Refuse a frame that the caller of a session may not have decided."""
     if session.caller.owner:
         return
-    row = (FOR_CLIENTS if session.role == "client" else FOR_MANAGERS).get(type(head))
+    row = (RIGHTS_OF_CLIENTS if session.role == "client" else RIGHTS_OF_MANAGERS).get(type(head))
     if row is None:
         return
     try:
@@ -73,7 +74,7 @@ def check(rights: Rights, session: Session, head: frames.Head, body: memoryview)
     except (QueueNotFound, TransactionSequence):
         # Refusals in the words of things that are not there; `AccessDenied` is noted by the turn.
         if not is_missing(rights, head):
-            acts.refused(rights, session, head)
+            acts.note_refusal(rights, session, head)
         raise
 
 
@@ -352,7 +353,7 @@ def _post(rights: Rights, session: Session, head: frames.Post, body: memoryview)
         session.posts_to.add(head.queue)
 
 
-FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
+RIGHTS_OF_CLIENTS: Final[dict[type[frames.Head], Row]] = {
     frames.Lease: _anyone,
     frames.CreateQueue: _create,
     frames.OpenQueue: _open,
@@ -412,7 +413,7 @@ FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
 }
 """By request of a client. Handlers of `_anyone` limit the answer to what is the caller's own."""
 
-FOR_MANAGERS: Final[dict[type[frames.Head], Row]] = {
+RIGHTS_OF_MANAGERS: Final[dict[type[frames.Head], Row]] = {
     frames.OpenStream: _anyone,
     frames.Data: _anyone,
     frames.Ahead: _anyone,

@@ -65,7 +65,9 @@ def _become(context: Context, session: Session, name: str) -> None:
     context.effects.append(CallerProven(session.number, session.caller))
 
 
-def handle_create(context: Context, session: Session, request_id: int, head: CreateToken) -> None:
+def handle_create_token(
+    context: Context, session: Session, request_id: int, head: CreateToken
+) -> None:
     """Take a token from now on, durably."""
     tokens = context.state.identity.tokens
     if caller_name("token", head.name) == NOBODY:
@@ -81,7 +83,9 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
     context.answer(session, request_id, Done())
 
 
-def handle_list(context: Context, session: Session, request_id: int, _head: ListTokens) -> None:
+def handle_list_tokens(
+    context: Context, session: Session, request_id: int, _head: ListTokens
+) -> None:
     """All tokens, by name; an expired one stays until it is revoked."""
     found = [
         TokenInfo(
@@ -94,7 +98,9 @@ def handle_list(context: Context, session: Session, request_id: int, _head: List
     context.answer(session, request_id, TokenList(found))
 
 
-def handle_revoke(rights: Rights, session: Session, request_id: int, head: RevokeToken) -> None:
+def handle_revoke_token(
+    rights: Rights, session: Session, request_id: int, head: RevokeToken
+) -> None:
     """Take a token no more, durably, and end the sessions of its callers."""
     context = rights.context
     if head.name not in context.state.identity.tokens:
@@ -104,7 +110,7 @@ def handle_revoke(rights: Rights, session: Session, request_id: int, head: Revok
     context.answer(session, request_id, Done())
 
 
-def end_expired(rights: Rights) -> None:
+def end_expired_tokens(rights: Rights) -> None:
     """End the sessions of callers whose tokens have expired."""
     context = rights.context
     identity = context.state.identity

@@ -1,11 +1,16 @@
 """The durable state: only facts change it, at a start the same way as in a turn.
 
-Every room above reads it. It is written whole into a checkpoint.
+`State` is all of it. Snapshots write it whole into a checkpoint, and `replay` rebuilds it.
 
-Other rooms use these modules; the others are private to this room:
-
-    state             all of it, and `apply`
-    snapshots         all of it as bytes, for a checkpoint
-    outcomes          outcomes of transactions and batches
-    unfinished        uploads that are not whole yet
+These ask it: `change`, `context`, `own_messages`, `peers`, `requests`, `transactions`, `turn` and
+`dray.offline`.
 """
+
+from dray.manager.state.outcomes import BatchOutcome, Outcomes
+from dray.manager.state.snapshots import read_state, replay, take_snapshots
+from dray.manager.state.state import State
+from dray.manager.state.unfinished import Upload
+
+__all__ = [
+    "BatchOutcome", "Outcomes", "State", "Upload", "read_state", "replay", "take_snapshots",
+]  # fmt: skip

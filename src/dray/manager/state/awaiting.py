@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.manager.entries.entry import unpack
-from dray.manager.queue.system import ORDER_QUEUE
+from dray.manager.entries import unpack
+from dray.manager.queue import ORDER_QUEUE, QueueTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dray.manager.queue.queues import QueueTable
     from dray.wire.frames import StreamRefused, StreamState
 
 

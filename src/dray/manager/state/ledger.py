@@ -14,13 +14,8 @@ used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.errors import QuotaExceeded
-from dray.manager.queue.accounts import Account, account_of
-
-if TYPE_CHECKING:
-    from dray.manager.queue.queues import StoredQueue
+from dray.manager.queue import Account, StoredQueue, account_of
 
 
 class Ledger:

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dray.manager.entries.entry import expires_us_of, lookup_id_of, tail_of
-from dray.manager.entries.layout import ENTRY_BYTES, TAIL_BYTES
-from dray.manager.entries.packed import entries_in, expiries_in, places_in, runs_in
-from dray.manager.entries.tails import extent_of, extents_of, moved, unpack_places
+from dray.manager.entries import (
+    ENTRY_BYTES,
+    TAIL_BYTES,
+    entries_in,
+    expires_us_of,
+    expiries_in,
+    extent_of,
+    extents_of,
+    lookup_id_of,
+    moved_tail,
+    places_in,
+    runs_in,
+    tail_of,
+    unpack_places,
+)
 from dray.manager.facts import (
     Delivered,
     LargeMoved,
@@ -22,7 +33,7 @@ from dray.manager.facts import (
     positions_in,
     unpack_lookups,
 )
-from dray.manager.queue.queues import QueueTable, StoredQueue
+from dray.manager.queue import QueueTable, StoredQueue
 from dray.manager.state.expiries import Expiries
 from dray.manager.state.ledger import Ledger
 from dray.store.heap.heap import Extent
@@ -91,7 +102,7 @@ class QueueContents:
         queue, target = self.queues.numbered(fact.queue), self.queues.numbered(fact.target)
         positions = list(positions_in(fact.runs))
         found = filter(None, map(queue.index.find, positions))
-        tails = b"".join([moved(tail_of(packed)) for packed in found])
+        tails = b"".join([moved_tail(tail_of(packed)) for packed in found])
         self._drop(queue, positions, frozenset(extents_of(tails)))
         self._admit(target, tails, fact.when_us)
 

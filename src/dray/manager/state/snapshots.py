@@ -17,13 +17,10 @@ import msgspec
 
 from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
-from dray.manager.entries.entry import is_express_entry
-from dray.manager.entries.layout import ENTRY_BYTES
-from dray.manager.entries.packed import entries_in, expiries_in
+from dray.manager.entries import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
 from dray.manager.events import Peer
 from dray.manager.facts import BatchStaged, Prepared, QueueCreated, QuotaSet, decode_fact
-from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
-from dray.manager.queue.queues import IndexBacklog, StoredQueue
+from dray.manager.queue import ArrivalRoute, ArrivalRoutes, IndexBacklog, StoredQueue
 from dray.manager.state.chunked_encoding import array_head, bytes_head, encode
 from dray.manager.state.identity import IdentitySnapshot
 from dray.manager.state.outcomes import BatchOutcome, BatchOutcomes, Outcomes

@@ -18,9 +18,7 @@ from dray.delivery.events import DeliverySettings
 from dray.delivery.incoming import IncomingStreams
 from dray.delivery.judgement import PeerPosition
 from dray.delivery.outgoing import OutgoingStream
-from dray.manager.entries.entry import place_in
-from dray.manager.entries.packed import claims_in
-from dray.manager.entries.tails import extents_of, place_of, split_tails
+from dray.manager.entries import claims_in, extents_of, place_in, place_of, split_tails
 from dray.manager.events import Peer
 from dray.manager.facts import (
     Accepted,
@@ -55,10 +53,15 @@ from dray.manager.facts import (
     StreamRenewed,
     unpack_lookups,
 )
-from dray.manager.queue.accounts import Account
-from dray.manager.queue.arrival_routes import ArrivalRoutes
-from dray.manager.queue.queues import IndexBacklog, Route, StoredQueue
-from dray.manager.queue.system import FIRST_USER_QUEUE, ORDER_QUEUE
+from dray.manager.queue import (
+    FIRST_USER_QUEUE,
+    ORDER_QUEUE,
+    Account,
+    ArrivalRoutes,
+    IndexBacklog,
+    Route,
+    StoredQueue,
+)
 from dray.manager.state.awaiting import Awaiting
 from dray.manager.state.identity import StoreIdentity
 from dray.manager.state.outcomes import BatchOutcomes, Outcomes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.manager.entries.tails import extents_of, place_of, split_tails
+from dray.manager.entries import extents_of, place_of, split_tails
 from dray.manager.facts import (
     AnyFact,
     Committed,

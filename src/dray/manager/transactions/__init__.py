@@ -1,13 +1,72 @@
 """Open transactions, and how they end: in one phase or in two, or aborted.
 
-Requests gather here. The commit itself is one fact, made in `dray.manager.change`.
+Requests gather here what a commit makes happen. The commit itself is one fact, made in
+`dray.manager.change`. Staged batches of transactions, and room set aside for large messages, belong
+to transactions too.
 
-Other rooms use these modules; the others are private to this room:
-
-    transactions        the table of open ones; commit and abort
-    open_transaction    one of them: what it has gathered
-    prepared            the second phase
-    batches             commits of many staged transactions
-    mixing              refuses plain and large messages in one queue
-    reservations        room set aside for what will come
+These ask it: `dispatch`, `peers`, `requests` and `turn`.
 """
+
+from dray.manager.transactions.ahead import answered_ahead, forget_ahead, staged_ahead
+from dray.manager.transactions.batches import (
+    BatchAges,
+    drop_old_batches,
+    drop_staged_for,
+    handle_commit_batch,
+    handle_describe_batch,
+    handle_drop_staged,
+    handle_stage,
+    staged_counts,
+    take_up_batches,
+)
+from dray.manager.transactions.mixing import (
+    check_plain_receive,
+    check_plain_send,
+    note_large_send,
+    note_sent,
+)
+from dray.manager.transactions.open_transaction import OpenTransaction
+from dray.manager.transactions.prepared import (
+    handle_list_prepared,
+    handle_prepare,
+    handle_settle_prepared,
+    staged_from,
+    take_up_all_prepared,
+)
+from dray.manager.transactions.reservations import (
+    NOTHING_RESERVED,
+    check_room,
+    give_back_unused,
+    place_of_reserved,
+    promised,
+    reserve,
+    reserve_again,
+)
+from dray.manager.transactions.transactions import (
+    Transactions,
+    abort,
+    abort_idle,
+    check_not_aborted,
+    commit,
+    end_purges,
+    find_or_begin,
+    give_back,
+    give_up_claim,
+    handle_abort,
+    handle_commit,
+    oldest_claim_ends,
+    opened_by,
+    take,
+)
+
+__all__ = [
+    "NOTHING_RESERVED", "BatchAges", "OpenTransaction", "Transactions", "abort", "abort_idle",
+    "answered_ahead", "check_not_aborted", "check_plain_receive", "check_plain_send",
+    "check_room", "commit", "drop_old_batches", "drop_staged_for", "end_purges",
+    "find_or_begin", "forget_ahead", "give_back", "give_back_unused", "give_up_claim",
+    "handle_abort", "handle_commit", "handle_commit_batch", "handle_describe_batch",
+    "handle_drop_staged", "handle_list_prepared", "handle_prepare", "handle_settle_prepared",
+    "handle_stage", "note_large_send", "note_sent", "oldest_claim_ends", "opened_by",
+    "place_of_reserved", "promised", "reserve", "reserve_again", "staged_ahead",
+    "staged_counts", "staged_from", "take", "take_up_all_prepared", "take_up_batches",
+]  # fmt: skip

@@ -22,16 +22,14 @@ from dray.delivery.ahead import (
 )
 from dray.delivery.conversation import ConversationState
 from dray.delivery.events import LinkLost
-from dray.manager.entries.layout import ORDINAL_MAX
-from dray.manager.entries.staged import SentAhead
+from dray.manager.entries import ORDINAL_MAX, SentAhead, Staged
 from dray.manager.events import LinkSend
 from dray.model.classes import Part
 from dray.wire.frames import Ahead, AheadDropped, AheadKept
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.entries.staged import Staged
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.manager.transactions.open_transaction import OpenTransaction
 
 

@@ -17,13 +17,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dray.errors import BatchMismatch, DrayError, TransactionAborted, TransactionUsage
-from dray.manager.change.commit_fact import CommitFact
+from dray.manager.change import CommitFact
 from dray.manager.context import MICROSECONDS
-from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries import TAIL_BYTES, Staged
 from dray.manager.facts import BatchCommitted, BatchStaged
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.costs import cost_of_staged
-from dray.manager.rights.queues import owns
+from dray.manager.queue import cost_of_staged
+from dray.manager.rights import owns
 from dray.manager.transactions.prepared import fact_of, passed
 from dray.manager.transactions.reservations import give_up_reservations
 from dray.manager.transactions.transactions import abort, forget
@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dray.manager.context import Context
-    from dray.manager.entries.staged import Staged
     from dray.manager.session import Session
-    from dray.manager.state.outcomes import BatchOutcome
+    from dray.manager.state import BatchOutcome
     from dray.manager.transactions.open_transaction import OpenTransaction
     from dray.manager.transactions.transactions import Transactions
 
@@ -148,7 +147,7 @@ def handle_drop_staged(
     context.answer(session, request_id, Done(dropped))
 
 
-def drop_old(ages: BatchAges) -> None:
+def drop_old_batches(ages: BatchAges) -> None:
     """Drop the staged work of batches for which no task has staged anything for too long."""
     context, transactions = ages.context, ages.transactions
     while ages.heap and ages.heap[0][0] <= context.now:
@@ -174,7 +173,7 @@ def drop_old(ages: BatchAges) -> None:
         context.notices.add(NoticeKind.STAGED_DROPPED, "batches", sentence)
 
 
-def take_up(ages: BatchAges) -> None:
+def take_up_batches(ages: BatchAges) -> None:
     """After a start: see to it that staged work is looked at when it may be too old."""
     for number, fact in ages.context.state.prepared.items():
         if isinstance(fact, BatchStaged):

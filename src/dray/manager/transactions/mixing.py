@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.context import Context
-    from dray.manager.entries.staged import Staged
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.entries import Staged
+    from dray.manager.queue import StoredQueue
     from dray.manager.transactions.open_transaction import OpenTransaction
 
 _EXEMPT = (QueueKind.SYSTEM, QueueKind.JOURNAL)

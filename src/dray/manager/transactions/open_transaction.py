@@ -14,8 +14,8 @@ from dray.model.limits import (
 if TYPE_CHECKING:
     from dray.large.join import SequenceKey
     from dray.manager.context import Context
-    from dray.manager.disk.room import Promise
-    from dray.manager.entries.staged import Staged
+    from dray.manager.disk import Promise
+    from dray.manager.entries import Staged
     from dray.manager.session import Session
     from dray.model.callers import Caller
     from dray.model.ids import TransactionId

@@ -12,13 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dray.errors import Misuse, TransactionSequence, TransactionUsage
-from dray.manager.change.departures import arrival_wish, entries_at, record_of
-from dray.manager.entries.entry import unpack, with_key
-from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import packed_tails, split_tails
+from dray.manager.change import arrival_wish, entries_at, record_of
+from dray.manager.entries import Staged, packed_tails, split_tails, unpack, with_key
 from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_lookups
-from dray.manager.queue.part_records import part_seen
-from dray.manager.rights.queues import manages_all, owns
+from dray.manager.queue import StoredQueue, hold_part, part_seen
+from dray.manager.rights import manages_all, owns
 from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
@@ -26,7 +24,6 @@ from dray.manager.transactions.transactions import (
     abort,
     check_not_aborted,
     commit_open,
-    hold_part,
     opened_by,
     reason_to_abort,
 )
@@ -48,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
 
@@ -190,7 +186,7 @@ def _open_info(context: Context, transaction: OpenTransaction, caller: str) -> O
     )
 
 
-def take_up(transactions: Transactions) -> None:
+def take_up_all_prepared(transactions: Transactions) -> None:
     """After a start: take up every transaction that was prepared before."""
     for prepared in transactions.context.state.prepared.values():
         take_up_prepared(transactions, prepared)

@@ -17,8 +17,8 @@ import heapq
 from typing import TYPE_CHECKING
 
 from dray.errors import QuotaExceeded, StoreFull
-from dray.manager.disk.room import Promise
-from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.disk import Promise
+from dray.manager.entries import TAIL_BYTES
 from dray.model.arguments import no_sense
 from dray.model.limits import RESERVATION_SHARE, RESERVATION_UNUSED_S
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue import StoredQueue
     from dray.manager.transactions.open_transaction import OpenTransaction
 
-NOTHING = Promise(0)
+NOTHING_RESERVED = Promise(0)
 
 
 class Reservations:
@@ -70,7 +70,7 @@ def reserve(
     if not session.caller.owner:
         more = more._replace(size=min(more.size, _share(reservations, transaction, queue)))
     _use(reservations, transaction)
-    before = transaction.reserved.get(queue.number, NOTHING)
+    before = transaction.reserved.get(queue.number, NOTHING_RESERVED)
     _set(
         context,
         transaction,
@@ -84,7 +84,7 @@ def place_of_reserved(
     context: Context, transaction: OpenTransaction, queue: StoredQueue, count: int
 ) -> int:
     """Place `count` bytes out of what is set aside; gives how many are beyond it."""
-    before = transaction.reserved.get(queue.number, NOTHING)
+    before = transaction.reserved.get(queue.number, NOTHING_RESERVED)
     transaction.drawn_at = context.now
     if before.size:
         left = max(0, before.size - count)
@@ -145,11 +145,11 @@ def give_up_reservations(context: Context, transaction: OpenTransaction) -> None
     """Count no longer what was set aside and not used."""
     for number, reserved in list(transaction.reserved.items()):
         context.state.ledger.give_back(number, context.state.queues.get(number), reserved.size)
-        _set(context, transaction, number, NOTHING)
+        _set(context, transaction, number, NOTHING_RESERVED)
     transaction.reserved.clear()
 
 
 def _set(context: Context, transaction: OpenTransaction, number: int, after: Promise) -> None:
-    before = transaction.reserved.get(number, NOTHING)
+    before = transaction.reserved.get(number, NOTHING_RESERVED)
     transaction.reserved[number] = after
     context.room.change(before, after)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.machine import Step
-from dray.manager.disk.placing import place_batch
+from dray.manager.disk import place_batch
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.prepared import fact_of, take_up_prepared
 from dray.manager.transactions.transactions import abort, commit_open

@@ -16,26 +16,16 @@ from __future__ import annotations
 import heapq
 
 from dray.errors import DrayError, TransactionAborted, TransactionSequence
-from dray.manager.change.commit_fact import CommitFact, forget_parts
-from dray.manager.change.departures import entries_at
-from dray.manager.change.purging import leave_all
+from dray.manager.change import CommitFact, entries_at, forget_parts, leave_all
 from dray.manager.context import Context
-from dray.manager.entries.entry import expires_us_of, is_express_entry, unpack
-from dray.manager.entries.staged import Staged
+from dray.manager.entries import Staged, expires_us_of, is_express_entry, unpack
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
-from dray.manager.queue.part_records import hold_part, part_seen
-from dray.manager.queue.queues import StoredQueue
-from dray.manager.rights.rights import Rights
+from dray.manager.queue import StoredQueue, hold_part, part_seen
+from dray.manager.rights import Rights
 from dray.manager.session import Session
-from dray.manager.state.outcomes import Outcomes
+from dray.manager.state import Outcomes
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
-from dray.manager.transactions.ahead import (
-    answered_ahead,
-    committed_ahead,
-    forget_ahead,
-    given_up_ahead,
-    staged_ahead,
-)
+from dray.manager.transactions.ahead import committed_ahead, given_up_ahead
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import Reservations, give_up_reservations
@@ -45,13 +35,6 @@ from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import MESSAGE_NUMBER_MAX
 from dray.wire.frames import Abort, Commit, Done, Prepare, StageForBatch
-
-__all__ = [
-    "Transactions", "abort", "abort_idle", "answered_ahead", "check_not_aborted", "commit",
-    "commit_open", "end_purges", "forget", "forget_ahead", "give_back", "give_up_claim",
-    "handle_abort", "handle_commit", "hold_part", "oldest_claim_ends", "open_transaction",
-    "opened_by", "reason_to_abort", "staged_ahead", "take", "watch_idleness",
-]  # fmt: skip
 
 
 class Transactions:
@@ -74,7 +57,7 @@ class Transactions:
         self.reservations = Reservations(context, self.open)
 
 
-def open_transaction(
+def find_or_begin(
     transactions: Transactions, session: Session, number: int, *, claim: bool = False
 ) -> OpenTransaction:
     """Find the session's transaction, or begin it; `TransactionSequence` if another's."""

@@ -6,7 +6,7 @@ import pytest
 
 from dray.errors import StoreFull
 from dray.manager.change.compaction import QUIET_S, STEP_FILES
-from dray.manager.entries.entry import unpack
+from dray.manager.entries import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
 from tests.inspection import look_into

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dray.delivery.incoming import StreamKey
-from dray.manager.entries.entry import unpack
+from dray.manager.entries import unpack
 from dray.manager.events import LinkFrame, SessionClosed
 from dray.manager.untold_ends import UntoldEnds
 from dray.model.classes import Acknowledge, MessageClass

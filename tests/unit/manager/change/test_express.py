@@ -370,7 +370,7 @@ def kinds(driver: ManagerDriver, queue: int) -> list[Kind]:
 
 
 def places(index):
-    from dray.manager.entries.entry import place_in
+    from dray.manager.entries import place_in
 
     return map(place_in, index.everything())
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
-from dray.manager.entries.entry import tail_of
-from dray.manager.entries.tails import extent_of
+from dray.manager.entries import extent_of, tail_of
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
 from dray.wire import frames

@@ -9,7 +9,7 @@ import pytest
 
 from dray.errors import ReceiveTimeout, StoreCorrupt
 from dray.manager.change.quarantine import QUARANTINE_NAME
-from dray.manager.entries.entry import unpack
+from dray.manager.entries import unpack
 from dray.model.message import Message
 from dray.offline.backup import back_up_stopped
 from dray.offline.checking import check_store

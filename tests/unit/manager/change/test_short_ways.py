@@ -120,8 +120,8 @@ def build_everything(monkeypatch):
         arrivals.tell_of_room(subjects.sources)
         arrivals.tell_of_new_queues(subjects.sources)
         subjects.links.say_ends()
-        sub_queues.drop_unused(context)
-        repairs.ask(subjects.sources, subjects.holes)
+        sub_queues.drop_unused_queues(context)
+        repairs.ask_for_holes(subjects.sources, subjects.holes)
 
     monkeypatch.setattr(CommitFact, "__init__", whole)
     monkeypatch.setattr(commit_fact, "may_follow", lambda *_: True)

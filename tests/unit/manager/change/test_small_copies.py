@@ -8,7 +8,7 @@ import pytest
 
 from dray.errors import StoreFull
 from dray.manager.change.departures import REWRITTEN_BYTES_MAX
-from dray.manager.entries.entry import unpack
+from dray.manager.entries import unpack
 from dray.manager.events import Request
 from dray.model.message import Message
 from dray.store.kinds import Kind, file_name, kind_of

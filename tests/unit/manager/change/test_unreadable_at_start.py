@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray.errors import ReceiveTimeout
-from dray.manager.entries.entry import unpack
+from dray.manager.entries import unpack
 from dray.model.message import Message
 from dray.store.kinds import file_name
 from tests.inspection import look_into

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from dray import errors
-from dray.manager.queue.accounts import Account
+from dray.manager.queue import Account
 from dray.model.message import Message
 from dray.store.real_disk import RealFile
 from dray.wire import frames

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.manager.peers.missing_queues import MissingQueues
-from dray.manager.queue.queues import QueueTable, StoredQueue
+from dray.manager.queue import QueueTable, StoredQueue
 from dray.manager.session import Session
 from dray.model.callers import OWNER, Caller
 from dray.model.classes import QueueKind

@@ -7,9 +7,7 @@ from random import Random
 import pytest
 
 from dray.manager.entries.entry import is_express_entry, lookup_id_of, unpack
-from dray.manager.entries.packed import (
-    entries_in,
-)
+from dray.manager.entries.packed import entries_in
 from dray.manager.queue.queue_index import QueueIndex
 from tests.drawn_entries import tail
 

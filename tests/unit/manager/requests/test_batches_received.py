@@ -6,9 +6,7 @@ from random import Random
 
 import pytest
 
-from dray.manager.entries.packed import with_keys
-from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import pack_tail
+from dray.manager.entries import Staged, pack_tail, with_keys
 from dray.manager.requests.receiving import within_frame
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.model.message import Message

@@ -8,10 +8,7 @@ import pytest
 
 from dray.client.calls.messages import record_of
 from dray.errors import ProtocolError
-from dray.manager.entries.entry import unpack
-from dray.manager.entries.layout import TAIL_BYTES
-from dray.manager.entries.staged import Staged, group_places
-from dray.manager.entries.tails import pack_tail, packed_tails
+from dray.manager.entries import TAIL_BYTES, Staged, group_places, pack_tail, packed_tails, unpack
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.store.heap.heap import Extent

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray import errors
-from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries import TAIL_BYTES
 from dray.manager.facts import LargeMoved, encode_fact, positions_in, runs_of
-from dray.manager.queue.costs import MOVED_BYTES, POSITION_BYTES
+from dray.manager.queue import MOVED_BYTES, POSITION_BYTES
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.offline.inspecting import look_at_log

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from dray import errors
-from dray.manager.entries.layout import ORDINAL_MAX
+from dray.manager.entries import ORDINAL_MAX
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.frames import (

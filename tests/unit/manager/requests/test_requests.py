@@ -15,7 +15,11 @@ from tests.inspection import look_into
 def test_each_frame_of_a_client_is_answered_by_one_function():
     tables = [each for name, each in vars(requests).items() if name[0] == "_" and name.isupper()]
     kinds = [kind for table in tables for kind in table]
-    assert len(kinds) == len(set(kinds)) == len(requests.WITHOUT_BODY | requests.WITH_BODY)
+    assert (
+        len(kinds)
+        == len(set(kinds))
+        == len(requests.REQUESTS_WITHOUT_BODY | requests.REQUESTS_WITH_BODY)
+    )
 
 
 def test_a_client_that_goes_away_leaves_nothing_open(driver):

@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from dray import errors
 from dray.manager.events import SessionClosed
-from dray.manager.queue.accounts import Account
+from dray.manager.queue import Account
 from dray.model import callers
 from dray.model.access import Access
 from dray.model.classes import Part

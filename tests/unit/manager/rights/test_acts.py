@@ -29,7 +29,7 @@ def test_each_frame_that_needs_manage_or_keep_of_the_whole_is_an_act():
     """Rows that only read are left out by name."""
     managing = {
         kind
-        for kind, row in table.FOR_CLIENTS.items()
+        for kind, row in table.RIGHTS_OF_CLIENTS.items()
         if kind in {frames.CreateQueue, frames.SetQuota}
         or any(
             str(cell.cell_contents) in {"manage", "keep"}

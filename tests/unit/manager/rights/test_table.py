@@ -54,11 +54,11 @@ def refused(caller, head: frames.Head, body: bytes = b"") -> DrayError:
 
 def test_each_frame_has_a_row():
     with_body = {kind for role, kind in WITH_BODY if role == "client"}
-    assert table.FOR_CLIENTS.keys() == FOR_CLIENTS | with_body
+    assert table.RIGHTS_OF_CLIENTS.keys() == FOR_CLIENTS | with_body
 
 
 def test_a_frame_without_a_row_does_not_start(tmp_path, monkeypatch):
-    monkeypatch.delitem(table.FOR_CLIENTS, frames.PurgeQueue)
+    monkeypatch.delitem(table.RIGHTS_OF_CLIENTS, frames.PurgeQueue)
     with pytest.raises(AssertionError, match=r"client without a row.*PurgeQueue"):
         ManagerDriver(tmp_path / "data")
 
@@ -539,7 +539,7 @@ def test_a_box_belongs_to_its_caller(tmp_path):
     again.call(box)
 
 
-@pytest.mark.parametrize("rows", [table.FOR_CLIENTS, table.FOR_MANAGERS])
+@pytest.mark.parametrize("rows", [table.RIGHTS_OF_CLIENTS, table.RIGHTS_OF_MANAGERS])
 @pytest.mark.parametrize(
     "head", [frames.AttachBox("box", FAR), frames.Post("box", b"", FAR)], ids=["attach", "post"]
 )

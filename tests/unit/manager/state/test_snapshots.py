@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dray.manager.entries.layout import ENTRY_BYTES
-from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import pack_tail
+from dray.manager.entries import ENTRY_BYTES, Staged, pack_tail
 from dray.manager.queue import entry_pages
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.state import snapshots

@@ -6,7 +6,7 @@ import crc32c
 import pytest
 
 from dray import errors
-from dray.manager.entries.layout import TAIL_BYTES
+from dray.manager.entries import TAIL_BYTES
 from dray.manager.events import SessionClosed
 from dray.manager.session import WaitingReceives
 from dray.model.classes import Acknowledge
