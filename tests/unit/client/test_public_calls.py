@@ -96,7 +96,7 @@ def test_what_only_dray_makes_is_made_of_something_of_drays():
             self.link = link
 
     made = public(made_by="Manager.hook")(Hook)
-    with pytest.raises(TypeError, match=r"a Hook is what Manager.hook gives"):
+    with pytest.raises(TypeError, match=r"a Hook comes from Manager.hook; do not make one"):
         made(Link())
-    with pytest.raises(TypeError, match=r"a Hook is what Manager.hook gives"):
+    with pytest.raises(TypeError, match=r"a Hook comes from Manager.hook; do not make one"):
         made()
