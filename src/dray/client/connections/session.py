@@ -76,7 +76,6 @@ class ClientSession:
     def __init__(self) -> None:
         """Begin before Hello."""
         self.manager_id = ""
-        self.manager_name = ""
         self.source = b""
         self.reason: DrayError | None = None
         self.takes_files = False
@@ -97,7 +96,7 @@ class ClientSession:
             self.source = bytes.fromhex(head.manager_id)
         except ValueError as error:
             raise ProtocolError(f"{head.manager_id!r} is not the id of a queue manager") from error
-        self.manager_id, self.manager_name = head.manager_id, head.name
+        self.manager_id = head.manager_id
         self.takes_files = head.takes_files
         self.leased(Leased(head.first_number, head.number_count))
 
