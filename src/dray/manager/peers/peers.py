@@ -299,8 +299,8 @@ def handle_accept_peer(
     manager_id = head.manager_id or found.manager_id
     if not manager_id:
         raise Misuse(
-            f"only the known queue manager has answered at {head.address}: there is"
-            " nothing to accept"
+            f"no other queue manager has answered at {head.address}: there is nothing to accept;"
+            " `dray peer list` shows the known ones"
         )
     if len(manager_id) != _ID_DIGITS or not all(each in "0123456789abcdef" for each in manager_id):
         raise Misuse(

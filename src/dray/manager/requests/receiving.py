@@ -161,7 +161,8 @@ def _check_share(queue: StoredQueue, caller: Caller) -> None:
 
 def nothing_came(queue: StoredQueue, timeout: float | None) -> ReceiveTimeout:
     """The error of a receive whose time is over."""
-    return ReceiveTimeout(f"no message became available in {queue.name!r} within {timeout} s")
+    said = f"no message became available in {queue.name!r} within {timeout or 0:g} s"
+    return ReceiveTimeout(said)
 
 
 def receive_now(receives: Receives, session: Session, request_id: int, head: Receive) -> bool:
