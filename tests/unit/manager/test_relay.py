@@ -101,6 +101,17 @@ def test_posts_go_both_ways_over_the_one_link_that_there_is(tmp_path):
     assert all(line == ("a", "b") for line in net.lines.values())
 
 
+def test_a_box_that_is_attached_while_the_link_is_up_is_told_at_once_and_once(tmp_path):
+    net = Posts(tmp_path, "ab")
+    producer, consumer = net.client("a"), net.client("b")
+    for box in ("t", "u"):
+        attach(net, producer, box, address("b", "reports"))
+        consumer.ask(Post(box, b"ack", "reports"))
+        assert net.of(producer, "a") == [(b"ack", b"")]
+    told = [head.box for _, _, head in net.said if isinstance(head, AttachBox)]
+    assert told == ["t", "u"]
+
+
 def test_posts_go_through_a_manager_in_the_middle(tmp_path):
     net = Posts(tmp_path, "abc", routes={"a": {"c": "b"}})
     producer, consumer = net.client("a"), net.client("c")

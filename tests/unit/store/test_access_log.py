@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from dray.store.access_log import (
     verify_access_log,
 )
 from dray.store.chain import ORIGIN
+from dray.store.limits import ACCESS_LOG_BYTES_MAX
 
 NOW = 1_700_000_000.25
 LINES = [AccessLine(NOW, "refused", "user:ada", "process 7", 3, "PurgeQueue", "orders", 5)]
@@ -31,6 +33,16 @@ def fill(data, files, *, lines_each=4):
     log.append(LINES)
     log.close()
     return written + 1
+
+
+def test_a_folder_that_cannot_be_looked_into_is_said_to_be_unreadable(tmp_path):
+    with pytest.raises(StoreError, match="too long"):
+        verify_access_log(tmp_path / ("x" * 300))
+
+
+def test_a_full_file_is_as_long_as_the_page_says():
+    page = Path(__file__).parents[3] / "docs/explanation/security.md"
+    assert f"A full file ({ACCESS_LOG_BYTES_MAX >> 20} MiB)" in page.read_text("utf-8")
 
 
 def test_a_line_has_these_bytes(tmp_path):

@@ -22,6 +22,7 @@ from dray.wire.frames import (
     OpenQueue,
     RepairAnswer,
     RepairWanted,
+    SelectFirst,
     Unfit,
     decode_head,
     failure,
@@ -49,6 +50,44 @@ def test_every_module_of_frames_is_known_to_the_decoder():
 def test_a_frame_names_as_many_missing_parts_as_it_may(kind):
     head = kind(1, 1, [[2**31 - 2, 2**31 - 1]] * HOLES_NAMED_MAX)
     assert [each for each, _, _ in heard(encoded(head, 9))] == [head]
+
+
+SAID_OF_OMISSION = {
+    ("AttachBox", "attached"): True,
+    ("BatchIs", "last"): -1,
+    ("Envelope", "reaching_us"): -1,
+    ("Envelope", "remaining_us"): -1,
+    ("LargeReceive", "count"): 1,
+    ("LargeReceive", "select"): SelectFirst(),
+    ("Move", "guarded"): True,
+    ("ReadRange", "bodies"): True,
+    ("Receive", "guarded"): True,
+    ("Receive", "max_messages"): 1,
+    ("Receive", "select"): SelectFirst(),
+    ("Send", "guarded"): True,
+    ("StreamState", "transactional"): True,
+}
+"""What a field that a frame leaves out means, if it is not nothing: no, zero, empty."""
+
+
+def test_a_field_that_a_frame_leaves_out_says_nothing_but_for_a_few():
+    found = {
+        (each.__name__, field): default
+        for each in structs(msgspec.Struct)
+        if each.__module__.startswith("dray.wire.")
+        for field, default in defaults_of(each)
+        if default or default is msgspec.NODEFAULT
+    }
+    assert found == SAID_OF_OMISSION
+
+
+def defaults_of(struct):
+    """The fields that may be left out."""
+    defaults = struct.__struct_defaults__
+    fields = struct.__struct_fields__[-len(defaults) :] if defaults else ()
+    for field, default in zip(fields, defaults, strict=True):
+        made = getattr(default, "factory", None)
+        yield field, made() if made else default
 
 
 def structs(base):

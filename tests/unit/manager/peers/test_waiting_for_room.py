@@ -98,6 +98,19 @@ def test_less_room_than_the_first_message_needs_is_not_told(pair: Pair) -> None:
     assert (count(pair), told_of_room(pair)) == (1, 1)
 
 
+def test_a_stream_waits_for_the_room_of_the_messages_that_were_left_out_and_of_no_other(
+    pair: Pair,
+) -> None:
+    there, here = pair.destination.session(), pair.source.session()
+    there.send(there.open("other"), message(400), message(QUOTA - 1_500))
+    here.send(here.open(ADDRESS), message(700), message(600))
+    pair.deliver()
+    assert count(pair) == 1
+    receive_one(there)
+    pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (2, 1)
+
+
 def test_what_was_left_out_of_a_frame_comes_in_order_and_in_few_rounds(pair: Pair) -> None:
     """Small messages, two hundred to a frame; those who receive take one at a time."""
     there, here = pair.destination.session(), pair.source.session()

@@ -102,3 +102,13 @@ def test_the_oldest_message_is_found_whatever_its_priority_and_whether_it_is_hel
     queue.remove((oldest.lookup_id,))
     left = min(each.arrived_us for each in entries if each != oldest)
     assert queue.oldest_time() == left / 1e6
+
+
+def test_positions_and_receiving_order_are_one_only_if_all_have_one_priority() -> None:
+    rng = Random(3)
+    for first_position in range(1, 9):
+        for priorities in ((7, 0), (0, 7), (3, 4), (5, 5), (0, 0)):
+            found = QueueIndex()
+            for at, priority in enumerate(priorities):
+                found.add_run(tail(rng, priority=priority), first_position + at)
+            assert found.is_of_one_priority() == (priorities[0] == priorities[1])
