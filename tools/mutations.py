@@ -8,8 +8,8 @@ as it is. The test files run in stages, the likeliest and cheapest first, each f
 first failure: the module's own tests, those of its folder, those that import the module, those of
 its package, then the rest. A test counts if it fails twice. A change that no stage notices is
 printed with its line: write a test for it, or say why the line means the same.
-`--reached` names a file of coverage.py, written with `dynamic_context = test_function`. A first
-stage then runs only the tests that reach the line, and counts as the four stages that it replaces.
+`--reached` names a file of coverage.py, written with `dynamic_context = test_function`. A stage
+with the tests that reach the line, those of its folder first, then stands for the next three.
 The exit status is 1 if a change survived.
 """
 
@@ -177,7 +177,7 @@ def noticed_by(checkout: Path, mutation: Mutation, asked: Asked) -> str:
     path.write_text("\n".join(lines), "utf-8")
     ran: set[str] = set()
     try:
-        most = max(1, asked.stages - 3) if reached and asked.stages else asked.stages
+        most = max(2, asked.stages - 2) if reached and asked.stages else asked.stages
         for stage, files in islice(stages(checkout, mutation.path, reached), most):
             new = [each for each in files if each not in ran]
             ran.update(new)
@@ -211,24 +211,21 @@ def stages(
 ) -> Iterator[tuple[str, list[str]]]:
     """The test files for a changed module, by stages, the likeliest and cheapest first."""
     *folders, name = path.removeprefix("src/dray/").split("/")
-    if reached:
-        yield "the tests that reach it", list(reached)
-    else:
-        yield from _unit_stages(checkout, folders, name)
-    for folder in ("simulation", "contract", "property", "crash", "unit", "integration", "docs"):
-        yield f"tests/{folder}", _test_files(checkout, f"tests/{folder}")
-
-
-def _unit_stages(checkout: Path, folders: list[str], name: str) -> Iterator[tuple[str, list[str]]]:
     own = "/".join(["tests/unit", *folders])
     yield "its own tests", _test_files(checkout, f"{own}/test_{name}")
-    yield "the tests of its folder", _test_files(checkout, own)
-    module = ".".join(["dray", *folders, name.removesuffix(".py")])
-    unit = _test_files(checkout, "tests/unit")
-    importing = [each for each in unit if module in (checkout / each).read_text("utf-8")]
-    yield "the unit tests that import it", importing
-    package = _test_files(checkout, f"tests/unit/{folders[0]}", "tests/formats")
-    yield "the unit tests of its package", package
+    if reached:
+        near = sorted(reached, key=lambda each: not each.startswith(f"{own}/"))
+        yield "the tests that reach it", near
+    else:
+        yield "the tests of its folder", _test_files(checkout, own)
+        module = ".".join(["dray", *folders, name.removesuffix(".py")])
+        unit = _test_files(checkout, "tests/unit")
+        importing = [each for each in unit if module in (checkout / each).read_text("utf-8")]
+        yield "the unit tests that import it", importing
+        package = _test_files(checkout, f"tests/unit/{folders[0]}", "tests/formats")
+        yield "the unit tests of its package", package
+    for folder in ("simulation", "contract", "property", "crash", "unit", "integration", "docs"):
+        yield f"tests/{folder}", _test_files(checkout, f"tests/{folder}")
 
 
 def _test_files(checkout: Path, *places: str) -> list[str]:
@@ -252,7 +249,8 @@ def failure(checkout: Path, tests: list[str]) -> str:
 
 def _first_failure(checkout: Path, tests: list[str], without: list[str]) -> str:
     """A run without an end, or of memory, is a failure."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command += ["-p", "no:randomly", *tests]
     command += [f"--deselect={each}" for each in without]
     environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:

@@ -87,6 +87,7 @@ def test_only_the_tests_that_reach_a_line_run_if_they_are_known(tmp_path):
     ]
     assert reaching == [["tests/unit/store/test_bounds.py::test_limit"], []]
     stages = mutations.stages(tmp_path, "src/dray/store/bounds.py", reaching[0])
+    assert next(stages)[0] == "its own tests"
     assert next(stages) == ("the tests that reach it", reaching[0])
 
 

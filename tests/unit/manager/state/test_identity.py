@@ -51,6 +51,12 @@ def test_a_store_says_a_bounded_number_of_incarnations(driver: ManagerDriver) ->
     assert incarnations(driver) == sorted(incarnations(driver))
 
 
+def test_the_age_of_a_store_is_the_number_of_its_facts(driver: ManagerDriver) -> None:
+    driver.session().create("orders")
+    facts = driver.store._log.next_fact
+    assert look_into(driver.manager).state.identity.age == facts > 0
+
+
 def test_an_incarnation_knows_how_many_facts_the_store_held_also_after_a_checkpoint(
     driver: ManagerDriver,
 ) -> None:
