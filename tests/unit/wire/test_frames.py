@@ -102,6 +102,21 @@ def test_no_head_and_no_value_in_one_can_be_changed_once_it_was_made():
     assert not [each.__name__ for each in ours if not each.__struct_config__.frozen]
 
 
+def test_every_value_travels_as_an_array():
+    ours = [each for each in structs(msgspec.Struct) if each.__module__.startswith("dray.wire.")]
+    assert not [each.__name__ for each in ours if not each.__struct_config__.array_like]
+
+
+def test_the_frames_that_carry_lists_have_long_heads_and_no_others():
+    long = {each.__name__ for each in Head.__subclasses__() if each.pages}
+    lists = (
+        "AccessState LargeFound LargeListed LargeTaken PeerList PreparedList QueueList TokenList"
+    )
+    between_managers = "Confirmations Data Passed RepairAnswer RepairWanted"
+    messages = "Messages RangeMeasured RangeRead Send TransactionMessages UploadList"
+    assert long == {*f"{lists} {between_managers} {messages} BackupPiece Failed".split()}
+
+
 def test_every_frame_has_a_code_of_its_own():
     assert len(FRAME_TYPES) == len(Head.__subclasses__())
     assert all(code == cls.code for code, cls in FRAME_TYPES.items())

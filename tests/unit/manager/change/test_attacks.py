@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
+from dray.manager.entries import unpack
 from dray.manager.events import LinkFrame, SessionClosed
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
+from dray.store.kinds import file_name
 from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
@@ -215,6 +217,29 @@ def test_every_part_of_a_rejected_large_message_is_a_dead_letter_at_its_source(
     receiver.commit(taking, 0)
     pair.deliver()
     assert parts_dead(caller) == [MessageClass.NACK_RECEIVE_REJECTED] * 7
+
+
+def test_a_part_that_was_damaged_at_its_destination_is_a_dead_letter_at_its_source(
+    pair: Pair,  # noqa: F811
+) -> None:
+    caller = pair.source.session()
+    queue, transaction = caller.open(ADDRESS), caller.number_for()
+    send_large(caller, queue, 5, transaction, use_dead_letter_queue=True)
+    caller.commit(transaction, 3)
+    pair.deliver()
+    receiver = pair.destination.session()
+    orders, taking = receiver.open("orders"), receiver.number_for()
+    found = take_large(receiver, orders, taking)
+    part = found.parts[2].lookup_id
+    packed, _ = look_into(pair.destination.manager).state.queues.numbered(orders).index.held(part)
+    extent = unpack(packed).extent
+    path = pair.destination.path / "storage" / file_name(extent.file)
+    with path.open("r+b") as file:
+        file.seek(extent.offset + extent.length - 1)
+        file.write(b"\xff")
+    assert receiver.call(frames.PartDamaged(orders, part)) == frames.Done(1)
+    pair.deliver()
+    assert parts_dead(caller) == [MessageClass.NACK_RECEIVE_REJECTED]
 
 
 def test_every_part_left_of_a_large_message_with_a_hole_is_a_dead_letter_at_its_source(
