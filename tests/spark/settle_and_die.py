@@ -2,6 +2,7 @@
 
 settle_and_die.py URL CHECKPOINT POINT, where POINT is one of
 
+    unread     Spark has planned the batch, `write` has read nothing
     written    `write` has returned, nothing is noted
     noted      the batch is noted as written, nothing is settled
     settled    the batch is settled, Spark's log does not have it
@@ -22,6 +23,7 @@ def start(spark, url, checkpoint):
     """Begin the query; a test runs it again with the same checkpoint."""
 
     def write(rows, batch_id):
+        die_at("unread", batch_id)
         kept = rows.selectExpr("upper(cast(body AS string)) AS body")
         writer = kept.write.format("dray").mode("append").option("url", url)
         writer = writer.option("queue", "results").option("query_id", "results")
@@ -35,19 +37,21 @@ def start(spark, url, checkpoint):
 
 class DyingBatch(settle_batches._BatchOfSource):
     point = ""
+    """Where the driver dies; a test that runs the query in its own process leaves it empty."""
 
     def note_written(self):
-        self.die_at("written")
+        die_at("written", self._name.number)
         super().note_written()
-        self.die_at("noted")
+        die_at("noted", self._name.number)
 
     def settle(self):
         super().settle()
-        self.die_at("settled")
+        die_at("settled", self._name.number)
 
-    def die_at(self, point):
-        if self.point == point and self._name.number == BATCH:
-            os.kill(os.getpid(), signal.SIGKILL)
+
+def die_at(point, batch_id):
+    if DyingBatch.point == point and batch_id == BATCH:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(url, checkpoint, point):

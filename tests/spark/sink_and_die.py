@@ -2,6 +2,7 @@
 
 sink_and_die.py URL TEXTS CHECKPOINT POINT, where POINT is one of
 
+    unread       Spark has planned the batch, no task has read a row
     staged       all tasks have staged, nothing is committed
     sent         the request to commit is on its way, nobody has heard the answer
     committed    the batch is committed, Spark's log does not have it
@@ -13,7 +14,7 @@ import os
 import signal
 import sys
 
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 
 from dray.client.connections.threads import run
 from dray.model.ids import split_id
@@ -31,6 +32,12 @@ class DyingSink(StreamSink):
     def __init__(self, options, driver, point):
         super().__init__(options)
         self.driver, self.point = driver, point
+
+    def write(self, iterator):
+        batch_id = TaskContext.get().getLocalProperty("streaming.sql.batchId")
+        if self.point == "unread" and batch_id == str(BATCH):
+            self.die()
+        return super().write(iterator)
 
     def commit(self, messages, batchId):  # noqa: N803 - the signature is Spark's
         if batchId != BATCH:

@@ -211,15 +211,15 @@ def test_a_query_of_another_source_is_refused_in_a_sentence(spark, tmp_path):
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("point", ["written", "noted", "settled"])
-def test_a_driver_killed_between_write_and_settle_sends_each_row_once(
+@pytest.mark.parametrize("point", ["unread", "written", "noted", "settled"])
+def test_a_driver_killed_before_write_or_until_it_has_settled_sends_each_row_once(
     spark, chain, checkpoint, point
 ):
     url, orders, results = chain
     command = [sys.executable, str(DRIVER), url, str(checkpoint), point]
     died = subprocess.run(command, capture_output=True, timeout=300, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
-    assert sum(bodies(results).values()) == 20
+    assert sum(bodies(results).values()) == (10 if point == "unread" else 20)
     assert orders.info().message_count == (10 if point == "settled" else 20)
 
     settle_and_die.start(spark, url, str(checkpoint)).awaitTermination()

@@ -327,9 +327,11 @@ def test_a_manager_that_stays_away_ends_a_query_and_the_next_one_sends_each_row_
 @pytest.mark.torture
 @pytest.mark.parametrize(
     "point",
-    ["staged", "sent", "committed"],
+    ["unread", "staged", "sent", "committed"],
 )
-def test_a_driver_killed_around_its_commit_sends_each_row_once(run_stream, rows, texts, point):
+def test_a_driver_killed_before_the_read_or_around_its_commit_sends_each_row_once(
+    run_stream, rows, texts, point
+):
     checkpoint = texts.parent / "checkpoint"
     command = [sys.executable, str(DRIVER), run_stream.url, str(texts), str(checkpoint)]
     died = subprocess.run([*command, point], capture_output=True, timeout=300, check=False)
@@ -338,6 +340,8 @@ def test_a_driver_killed_around_its_commit_sends_each_row_once(run_stream, rows,
     before = what_is_in(rows)
     if point == "committed":
         assert before == every_line(2)
+    if point == "unread":
+        assert (before, rows.info().staged_count) == (every_line(1), 0)
     if point == "staged":
         assert (before, rows.info().staged_count) == (every_line(1), LINES)
 
