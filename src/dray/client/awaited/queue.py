@@ -108,7 +108,7 @@ class Queue:
         appears with the commit, and the next operation or the commit raises a refusal by the queue
         manager. Raises `MessageTooLarge` over 4 MiB.
         """
-        message = addressed(message_from(body, properties), self.name)
+        message = addressed(message_from(body, properties), self.handle.name)
         if transaction is None:
             connection = await self.handle.link.connection()
             number = await connection.numbers()
@@ -132,7 +132,7 @@ class Queue:
         own. To a non-transactional queue they go frame by frame: the field `sent` of an error then
         says how many messages were sent before. A lost answer raises `InDoubt`, as in `send`.
         """
-        batch = SendBatch(messages, self.name)
+        batch = SendBatch(messages, self.handle.name)
         connection = (
             await self.handle.link.connection()
             if transaction is None

@@ -49,7 +49,8 @@ class Connection(ABC):
         self.lost: DrayError | None = None
         self._lock = lock
         self._session = ClientSession()
-        self._opened: dict[str, Opened] = {}
+        self.known: dict[str, Opened] = {}
+        """Queues whose names are resolved."""
         self._left: deque[Head] = deque()
         self._later: deque[Buffer] = deque()
         self._left_once: set[Head] = set()
@@ -152,7 +153,8 @@ class Connection(ABC):
         """Send a request; `wait` for its answer later. `file` is a descriptor to lend with it."""
         body_bytes = sum(map(len, body))
         with self._lock:
-            self._check()
+            if self.lost is not None:
+                self._check()
             pending, encoded = self._session.request(head, body_bytes)
         if file is not None:
             # Descriptors come with the first byte of their frame and so begin a call of their own.
@@ -160,7 +162,8 @@ class Connection(ABC):
                 await self._transmit(ahead)
             await self._transmit([encoded, *body], file)
         else:
-            await self._transmit([*self._said_before(), *before, encoded, *body])
+            said = self._said_before() if self._left or self._later else ()
+            await self._transmit([*said, *before, encoded, *body])
         return pending
 
     def start_later(self, head: Head, before: Sequence[Buffer] = ()) -> Pending:
@@ -222,18 +225,14 @@ class Connection(ABC):
 
         `for_status` lets the queue manager create a missing one; raises `StatusQueueMissing`.
         """
-        opened = self._opened.get(name)
+        opened = self.known.get(name)
         if opened is None:
-            opened = self._opened[name] = await self.ask(OpenQueue(name, for_status), Opened)
+            opened = self.known[name] = await self.ask(OpenQueue(name, for_status), Opened)
         return opened
-
-    def has_opened(self, name: str) -> bool:
-        """Whether a queue's name is resolved already."""
-        return name in self._opened
 
     def forget_queues(self) -> None:
         """Resolve all names anew, because a queue was deleted."""
-        self._opened.clear()
+        self.known.clear()
         self._left_once.clear()
 
     def listen(self, listener: Listener) -> int:

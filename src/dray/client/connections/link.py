@@ -175,9 +175,10 @@ class QueueHandle:
         `Connection.call`.
         """
         connection = connection or await self.link.connection()
-        if connection.has_opened(self.name):
+        known = connection.known.get(self.name)
+        if known is not None:
             try:
-                head = request((await connection.open_queue(self.name)).number)
+                head = request(known.number)
                 return connection, await connection.call(
                     head, answer, wait_s=wait_s, body=body, lost=lost
                 )

@@ -47,20 +47,17 @@ class Signal(Protocol):
 class Pending:
     """One request under way: empty, then with its answer or its error."""
 
-    __slots__ = ("error", "frame", "lost", "signal")
+    __slots__ = ("error", "frame", "lost", "settled", "signal")
 
     def __init__(self) -> None:
         """Begin without an answer."""
         self.frame: Frame | None = None
         self.error: DrayError | None = None
         self.signal: Signal | None = None
+        self.settled = False
+        """Whether the answer or the error is there; set behind them, for other threads look."""
         self.lost = False
         """Whether the error is that no answer can come any more."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether the answer or the error is there."""
-        return self.frame is not None or self.error is not None
 
     def outcome(self) -> Frame:
         """Give the answer, or raise the error that came instead."""
@@ -159,6 +156,7 @@ class ClientSession:
                 pending.error = error_of(frame.head)
             else:
                 pending.frame = frame
+            pending.settled = True
             return pending
         if not isinstance(frame.head, Failed):
             name = type(frame.head).__name__
@@ -179,6 +177,7 @@ class ClientSession:
         self._listeners.clear()
         for pending in ended:
             pending.error, pending.lost = same_error(error), True
+            pending.settled = True
         for listener in listeners:
             listener(same_error(error))
         return ended

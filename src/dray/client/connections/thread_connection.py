@@ -54,7 +54,8 @@ class ThreadConnection(SocketConnection):
         except BaseException as error:
             self.fail(error if isinstance(error, DrayError) else self._given_up())
             raise
-        return pending.outcome()
+        frame = pending.frame
+        return pending.outcome() if frame is None else frame
 
     def glance(self) -> None:
         """Take in what has already come, unless somebody reads anyway."""
@@ -63,14 +64,18 @@ class ThreadConnection(SocketConnection):
                 return
             self._reading = True
         try:
-            while self.alive and self._poll.poll(0):
-                self._read()
+            if self._poll.poll(0):
+                self._read_on()
         except BaseException:
             # The bytes that were read may be lost, so the stream cannot be trusted.
             self.fail(self._given_up())
             raise
         finally:
             self._pass_on()
+
+    def _read_on(self) -> None:
+        while self.alive and self._poll.poll(0):
+            self._read()
 
     def close(self) -> None:
         """End the connection and let go of the socket; a thread still reading closes it."""
@@ -88,7 +93,8 @@ class ThreadConnection(SocketConnection):
 
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
         with self._sending:
-            self._check()
+            if self.lost is not None:
+                self._check()
             try:
                 for first in range(0, len(buffers), BUFFERS_PER_CALL_MAX):
                     for rest in send_some(
@@ -129,7 +135,7 @@ class ThreadConnection(SocketConnection):
     def _lead(self, pending: Pending, deadline: float | None) -> None:
         try:
             while not pending.settled:
-                remaining = _remaining(deadline)
+                remaining = None if deadline is None else _remaining(deadline)
                 if remaining is None or remaining > _POLL_S_MAX:
                     remaining = _POLL_S_MAX
                 elif not remaining:
