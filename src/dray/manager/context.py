@@ -6,6 +6,8 @@ members of the desk (`tests/house/test_rooms.py`); docs/decisions/0273 says why 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from dray.store.store import Store
 
 MICROSECONDS = 1_000_000
+_answer_of: Callable[[tuple[object, ...]], Answer] = partial(tuple.__new__, Answer)
 
 
 class Context:
@@ -79,7 +82,7 @@ class Context:
         into: Into | None = None,
     ) -> None:
         """Answer a request."""
-        self.effects.append(Answer(session.number, request_id, head, body, held, into))
+        self.effects.append(_answer_of((session.number, request_id, head, body, held, into)))
 
     def refuse(self, session: Session, request_id: int, error: DrayError) -> None:
         """Answer a request with an error."""

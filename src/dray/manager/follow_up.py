@@ -38,10 +38,6 @@ class FollowUp:
         """Note that waiting receivers, or the queue's stream, may go on."""
         self.touched[queue.number] = queue
 
-    def __bool__(self) -> bool:
-        """Whether anything is to be done."""
-        return bool(self.touched or self.to_tell or self.perhaps_unused)
-
 
 class QueuesMade:
     """Queues by the caller that made each, since the start."""

@@ -61,16 +61,16 @@ class Relay:
         self._sessions: dict[int, Meter] = {}
         self._links: dict[Peer, Meter] = {}
         """Links that are up."""
-        self._leading: dict[Peer, int] = {}
+        self.leading: dict[Peer, int] = {}
         """How many boxes are attached over each link."""
 
     def wants(self, peer: Peer) -> bool:
         """Whether a link to that peer is needed."""
-        return self._leading.get(peer, 0) > 0
+        return self.leading.get(peer, 0) > 0
 
     def wanted(self) -> list[Peer]:
         """All peers to which a link is needed."""
-        leading = self._leading
+        leading = self.leading
         return [peer for peer, count in leading.items() if count] if leading else []
 
     def attach(self, session: Session, head: AttachBox) -> None:
@@ -92,7 +92,7 @@ class Relay:
         self._owned[caller.name] += 1
         session.boxes.add(head.box)
         if peer is not None:
-            self._leading[peer] = self._leading.get(peer, 0) + 1
+            self.leading[peer] = self.leading.get(peer, 0) + 1
             if peer in self._links:
                 self.context.effects.append(LinkSend(peer, AttachBox(head.box, queue)))
 
@@ -160,9 +160,9 @@ class Relay:
             del self._owned[session.caller.name]
         session.boxes.discard(box)
         if peer is not None:
-            self._leading[peer] -= 1
-            if not self._leading[peer]:
-                del self._leading[peer]
+            self.leading[peer] -= 1
+            if not self.leading[peer]:
+                del self.leading[peer]
             if tell and peer in self._links:
                 self.context.effects.append(LinkSend(peer, AttachBox(box, queue, attached=False)))
 

@@ -88,23 +88,24 @@ class WaitingReceives:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._places: dict[Waiter, int] = {}
+        self.places: dict[Waiter, int] = {}
+        """All that wait, in their order."""
         self._last_place = 0
         self._without_id: dict[Waiter, None] = {}
         self._by_id: dict[IdKind, dict[int, dict[Waiter, None]]] = {}
 
     def __iter__(self) -> Iterator[Waiter]:
         """Go through all of them; none may come or go meanwhile."""
-        return iter(self._places)
+        return iter(self.places)
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._places)
+        return len(self.places)
 
     @property
     def last(self) -> Waiter:
         """The one that came last; there must be one."""
-        return next(reversed(self._places))
+        return next(reversed(self.places))
 
     @property
     def kinds(self) -> tuple[IdKind, ...]:
@@ -114,12 +115,12 @@ class WaitingReceives:
     def add(self, waiter: Waiter) -> None:
         """Let one more wait, behind all others."""
         self._last_place += 1
-        self._places[waiter] = self._last_place
+        self.places[waiter] = self._last_place
         self._beside(waiter)[waiter] = None
 
     def remove(self, waiter: Waiter) -> None:
         """Let one wait no longer."""
-        del self._places[waiter]
+        del self.places[waiter]
         beside = self._beside(waiter)
         del beside[waiter]
         if waiter.id is not None and not beside:
@@ -130,7 +131,7 @@ class WaitingReceives:
 
     def clear(self) -> None:
         """Let nobody wait."""
-        for each in (self._places, self._without_id, self._by_id):
+        for each in (self.places, self._without_id, self._by_id):
             each.clear()
 
     def that_may_take(self, arrived: Mapping[IdKind, set[int] | None]) -> list[Waiter]:
@@ -143,7 +144,7 @@ class WaitingReceives:
             by_key = self._by_id.get(kind, {})
             for key in by_key if keys is None else keys & by_key.keys():
                 found += by_key[key]
-        return sorted(found, key=self._places.__getitem__) if arrived else found
+        return sorted(found, key=self.places.__getitem__) if arrived else found
 
     def _beside(self, waiter: Waiter) -> dict[Waiter, None]:
         if waiter.id is None:

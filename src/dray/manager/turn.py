@@ -210,25 +210,33 @@ class QueueManager:
                 self._tick()
             case _:
                 assert_never(event)
-        sources = self._subjects.sources
-        if (
-            context.follow_up
-            or self._subjects.holes.wanted
-            or context.room.refuses
-            or context.state.stream_ends.news
-            or sources.waiting_for_room
-            or sources.missing_queues
-            or context.follow_up.untold_ends.is_due(context.now)
-        ):
+        self._serve()
+        if self._concerns_others():
             self._follow_up()
         return effects
+
+    def _concerns_others(self) -> bool:
+        """Whether other sessions, sources or the disk have anything of this event."""
+        context, subjects = self._context, self._subjects
+        follow_up, untold = context.follow_up, context.follow_up.untold_ends
+        waiting, missing = subjects.sources.waiting_for_room, subjects.sources.missing_queues
+        return bool(
+            follow_up.to_tell
+            or follow_up.perhaps_unused
+            or subjects.holes.wanted
+            or context.room.wanted
+            or context.state.stream_ends.news
+            or waiting.for_quota
+            or waiting.for_disk
+            or (missing.wanted and missing)
+            or (untold.due and untold.is_due(context.now))
+        )
 
     def _follow_up(self) -> None:
         """Do what other sessions, sources and the disk have of this event."""
         context = self._context
         subjects = self._subjects
-        self._serve()
-        if context.room.refuses:
+        if context.room.wanted:
             self._tell_of_disk()
         sources, to_tell = subjects.sources, context.follow_up.to_tell
         if to_tell:
@@ -264,22 +272,23 @@ class QueueManager:
     def deadline(self) -> float | None:
         """When to send Tick if nothing happens before."""
         context, subjects = self._context, self._subjects
-        if not self._started or subjects.works or context.follow_up.perhaps_unused:
+        if not self._started or subjects.works.begun or context.follow_up.perhaps_unused:
             return context.now
         soonest = subjects.links.deadline()
         unused = subjects.transactions.reservations.unused
-        idle = subjects.transactions.idle
-        expires_us = context.state.expiries.next_us()
+        untold = context.follow_up.untold_ends
+        idle, claims = subjects.transactions.idle, subjects.transactions.claims
+        expiries = context.state.expiries.times
         token_expires_us = context.state.identity.token_expires_us
         for at in (
             self._compactor.deadline(),
             subjects.streams.deadline(),
-            context.follow_up.untold_ends.deadline(),
-            None if expires_us is None else expires_us / MICROSECONDS,
+            untold.deadline() if untold.due else None,
+            expiries[0][0] / MICROSECONDS if expiries else None,
             token_expires_us / MICROSECONDS if token_expires_us else None,
             subjects.requests.deadline(),
             idle[0][0] if idle else None,
-            oldest_claim_ends(subjects.transactions),
+            oldest_claim_ends(subjects.transactions) if claims else None,
             unused[0][0] if unused else None,
         ):
             if at is not None and (soonest is None or at < soonest):
@@ -370,7 +379,7 @@ class QueueManager:
             queue = touched.pop(number)
             self._compactor.grown(queue)
             if queue.stream is None:
-                if queue.waiters:
+                if queue.waiters.places:
                     self._waiters.serve(queue)
             else:
                 self._subjects.links.grown(queue)

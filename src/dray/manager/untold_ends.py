@@ -33,7 +33,7 @@ class UntoldEnds:
         self._counts: dict[StreamKey, dict[tuple[int, str, int], int]] = {}
         self._streams_of: Counter[str] = Counter()
         """How many streams of each source are among them."""
-        self._due: dict[StreamKey, None] = {}
+        self.due: dict[StreamKey, None] = {}
         self._not_before = 0.0
 
     def add(
@@ -57,25 +57,25 @@ class UntoldEnds:
         if what not in counts and len(counts) >= END_COUNTS_MAX:
             return
         counts[what] = counts.get(what, 0) + count
-        self._due[key] = None
+        self.due[key] = None
 
     def opened(self, key: StreamKey) -> None:
         """The source of a stream can be told."""
         if key in self._counts:
-            self._due[key] = None
+            self.due[key] = None
 
     def forget(self, key: StreamKey) -> None:
         """The stream has ended: nobody is left to be told."""
         self._taken(key)
-        self._due.pop(key, None)
+        self.due.pop(key, None)
 
     def is_due(self, now: float) -> bool:
         """Whether `take` may give anything."""
-        return now >= self._not_before if self._due else False
+        return now >= self._not_before if self.due else False
 
     def deadline(self) -> float | None:
         """When to tell what waits; None if nobody can be told anything."""
-        return self._not_before if self._due else None
+        return self._not_before if self.due else None
 
     def take(
         self, now: float, reachable: Container[StreamKey]
@@ -84,7 +84,7 @@ class UntoldEnds:
         if not self.is_due(now):
             return []
         found = []
-        for key in self._due:
+        for key in self.due:
             if key in reachable:
                 counts = self._taken(key)
                 told = [
@@ -92,7 +92,7 @@ class UntoldEnds:
                     for (message_class, origin, hops), count in counts.items()
                 ]
                 found.append((key, told))
-        self._due.clear()
+        self.due.clear()
         if found:
             self._not_before = now + ENDS_TOLD_EVERY_S
         return found

@@ -41,11 +41,8 @@ class Works:
     def __init__(self, context: Context) -> None:
         """Begin with none."""
         self.context = context
-        self._begun: deque[Work] = deque()
-
-    def __bool__(self) -> bool:
-        """Whether any is parked."""
-        return bool(self._begun)
+        self.begun: deque[Work] = deque()
+        """Work that is parked."""
 
     def carry_on(
         self, steps: Iterator[None], refused: Callable[[DrayError], None] | None = None
@@ -54,17 +51,17 @@ class Works:
 
         A later error goes to `refused`, or into a notice.
         """
-        self._begun.append(Work(steps, refused))
-        if len(self._begun) == 1:
+        self.begun.append(Work(steps, refused))
+        if len(self.begun) == 1:
             self._go_on_with_first(now=True)
 
     def go_on(self) -> None:
         """Go on with what was parked, as far as there is room."""
-        while self._begun and not self.context.room.has_said_enough:
+        while self.begun and not self.context.room.has_said_enough:
             self._go_on_with_first()
 
     def _go_on_with_first(self, *, now: bool = False) -> None:
-        steps, refused = self._begun[0]
+        steps, refused = self.begun[0]
         try:
             for _ in steps:
                 if self.context.room.has_said_enough:
@@ -72,7 +69,7 @@ class Works:
         except StorePoisoned:
             raise
         except DrayError as error:
-            self._begun.popleft()
+            self.begun.popleft()
             if now:
                 raise
             if refused is None:
@@ -81,4 +78,4 @@ class Works:
             else:
                 refused(error)
         else:
-            self._begun.popleft()
+            self.begun.popleft()

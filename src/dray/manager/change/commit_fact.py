@@ -130,17 +130,20 @@ class CommitFact:
             self._acknowledge(departures)
         leaving, vanishing = self._parted() if self._leaving else ([], [])
         moving = self._moved() if self._moving else []
+        sends, firsts = [], []
+        for queue, _, tails in self._sends:
+            sends.append((queue.number, tails))
+            firsts.append(queue.next_lookup_id)
         fact = Committed(
             self._transaction,
             context.now_us,
-            [(queue.number, tails) for queue, _, tails in self._sends],
+            sends,
             [(queue.number, pack_lookups(each)) for queue, each in leaving] if leaving else [],
             moving if departures is None else [*departures.joining(), *moving],
             [] if departures is None else departures.confirmations(),
             heard,
         )
-        firsts = [queue.next_lookup_id for queue, _, _ in self._sends]
-        if self._says_something(fact):
+        if self._transaction or self._says_something(fact):
             context.record(fact)
         for source, stream, _ in fact.confirmations:
             context.follow_up.to_tell[StreamKey(source, stream)] = None

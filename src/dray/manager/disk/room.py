@@ -55,8 +55,8 @@ class RoomLeft:
         self.low_water = low_water
         self.was_refused = False
         """Whether something was refused since `take_refusal`."""
-        self._wanted = 0
-        """The bytes that found no room, while they would find none."""
+        self.wanted = 0
+        """Bytes that the disk had no room for, while no look has found room since; 0 if it has."""
         self._store = store
         self._promised = 0
 
@@ -65,16 +65,11 @@ class RoomLeft:
         refused, self.was_refused = self.was_refused, False
         return refused
 
-    @property
-    def refuses(self) -> bool:
-        """Whether the disk has had no room for a message, and no look has found room since."""
-        return self._wanted > 0
-
     def has_room_again(self) -> bool:
         """Look whether there is room for what was refused; then nothing is refused any more."""
-        if not self.has(self._wanted):
+        if not self.has(self.wanted):
             return False
-        self._wanted = 0
+        self.wanted = 0
         return True
 
     @property
@@ -115,7 +110,7 @@ class RoomLeft:
 
     def _refuse(self, requested: int) -> None:
         self.was_refused = True
-        self._wanted = max(1, requested)
+        self.wanted = max(1, requested)
 
     def free_for(self, refused: int) -> int:
         """How much must be `free` before what was refused has a chance: with a heap file more.

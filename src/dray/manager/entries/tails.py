@@ -183,7 +183,11 @@ def unpack_places(packed: bytes) -> list[Extent]:
 
 def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: int = 0) -> bytes:
     """The packed tails of records that join a queue as one group; `marks` are for all."""
-    if len(staged) > 1 and {each.part for each in staged} == {Part.PLAIN}:
+    if len(staged) == 1:
+        are_plain = staged[0].part == Part.PLAIN
+    else:
+        are_plain = {each.part for each in staged} == {Part.PLAIN}
+    if are_plain:
         return _plain_tails(staged, transaction, when_us, marks)
     if not transaction:
         return b"".join([pack_tail(each, 0, when_us, marks=marks) for each in staged])

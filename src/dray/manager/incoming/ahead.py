@@ -69,7 +69,7 @@ class KeptAhead:
         self.total_bytes = 0
         """Bytes of all pieces."""
         self._sessions: dict[int, Session] = {}
-        self._pieces: dict[int, dict[PieceKey, KeptPiece]] = {}
+        self.pieces: dict[int, dict[PieceKey, KeptPiece]] = {}
         self._used: dict[str, tuple[int, int]] = {}
 
     def used_by(self, peer_id: str) -> tuple[int, int]:
@@ -78,27 +78,27 @@ class KeptAhead:
 
     def has_some(self, session: Session) -> bool:
         """Whether a piece came on a connection."""
-        return session.number in self._pieces
+        return session.number in self.pieces
 
     def find(self, session: Session, key: PieceKey) -> KeptPiece | None:
         """A piece that came on a connection."""
-        return self._pieces.get(session.number, {}).get(key)
+        return self.pieces.get(session.number, {}).get(key)
 
     def add(self, session: Session, key: PieceKey, piece: KeptPiece, queue: StoredQueue) -> None:
         """Keep a piece, and count its room."""
         self._sessions[session.number] = session
-        self._pieces.setdefault(session.number, {})[key] = piece
+        self.pieces.setdefault(session.number, {})[key] = piece
         self._count(session, piece, 1)
         self.context.state.ledger.stage(queue, piece.extent.length)
 
     def leave(self, session: Session, key: PieceKey) -> KeptPiece | None:
         """Take a piece out; its room counts no more, and its bytes are the caller's."""
-        pieces = self._pieces.get(session.number, {})
+        pieces = self.pieces.get(session.number, {})
         piece = pieces.pop(key, None)
         if piece is None:
             return None
         if not pieces:
-            del self._pieces[session.number], self._sessions[session.number]
+            del self.pieces[session.number], self._sessions[session.number]
         self._count(session, piece, -1)
         queue = self.context.state.queues.get(piece.queue)
         self.context.state.ledger.give_back(piece.queue, queue, piece.extent.length)
@@ -127,16 +127,16 @@ class KeptAhead:
 
     def deadline(self) -> float | None:
         """When the oldest piece is too old."""
-        if not self._pieces:
+        if not self.pieces:
             return None
-        oldest = [next(iter(each.values())).at for each in self._pieces.values()]
+        oldest = [next(iter(each.values())).at for each in self.pieces.values()]
         return min(oldest) + AHEAD_AGE_S_MAX
 
     def drop_old(self) -> None:
         """Give up what was not committed for too long, with the whole of its transaction."""
         context = self.context
         for session in list(self._sessions.values()):
-            while (oldest := next(iter(self._pieces.get(session.number, {}).items()), None)) and (
+            while (oldest := next(iter(self.pieces.get(session.number, {}).items()), None)) and (
                 oldest[1].at + AHEAD_AGE_S_MAX <= context.now
             ):
                 self._revoke(session, oldest[0])
@@ -144,7 +144,7 @@ class KeptAhead:
     def make_room(self) -> None:
         """Give everything up: a committed message has found no room."""
         for session in list(self._sessions.values()):
-            while (key := next(iter(self._pieces.get(session.number, ())), None)) is not None:
+            while (key := next(iter(self.pieces.get(session.number, ())), None)) is not None:
                 self._revoke(session, key)
 
     def _revoke(self, session: Session, key: PieceKey) -> None:
@@ -154,7 +154,7 @@ class KeptAhead:
         self.context.answer(session, 0, AheadKept(stream, transaction), held=False)
 
     def _keys(self, session: Session) -> list[PieceKey]:
-        return list(self._pieces.get(session.number, ()))
+        return list(self.pieces.get(session.number, ()))
 
     def _count(self, session: Session, piece: KeptPiece, sign: int) -> None:
         size, count = self.used_by(session.peer_id)

@@ -55,7 +55,9 @@ class ArrivingStreams:
 
     def deadline(self) -> float | None:
         """When to call `tick` if nothing happens before."""
-        soonest, room = self.kept_ahead.deadline(), self._sources.waiting_for_room.deadline()
+        ahead, waiting = self.kept_ahead, self._sources.waiting_for_room
+        soonest = ahead.deadline() if ahead.pieces else None
+        room = waiting.deadline() if waiting.for_disk else None
         return room if soonest is None or (room is not None and room < soonest) else soonest
 
     def tick(self) -> None:

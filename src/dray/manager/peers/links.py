@@ -117,6 +117,7 @@ class Links:
         self._relay = relay
         self._works = works
         self._links = PeerLinks(context, relay)
+        self.deadline = self._links.deadline
         self._suspicious = False
         """Whether a peer has refused something, which may have been a damaged message."""
 
@@ -307,10 +308,6 @@ class Links:
             link = self._links.to(end.peer)
             if link.state is LinkState.WELCOMED:
                 self._say_ends(link, [end.stream])
-
-    def deadline(self) -> float | None:
-        """When the next attempt or resend is due."""
-        return self._links.deadline()
 
     def delivery_of(self, queue: StoredQueue) -> DeliveryInfo | None:
         """How the delivery of an outgoing queue stands, for those who look."""

@@ -24,14 +24,14 @@ class MissingQueues:
     def __init__(self, queues: QueueTable) -> None:
         """Begin with none."""
         self._queues = queues
-        self._wanted: dict[tuple[int, int], tuple[Session, str]] = {}
+        self.wanted: dict[tuple[int, int], tuple[Session, str]] = {}
         self._of: dict[str, dict[tuple[int, int], None]] = {}
         """Waiting streams of each caller, the oldest first."""
         self._seen = 0
 
     def __bool__(self) -> bool:
         """Whether a queue was made since the last look that one of them may have waited for."""
-        return bool(self._wanted) and self._seen != self._queues.made
+        return bool(self.wanted) and self._seen != self._queues.made
 
     def add(self, session: Session, stream: int, name: str) -> None:
         """Note that a stream was refused.
@@ -40,9 +40,9 @@ class MissingQueues:
         """
         key = session.number, stream
         self._drop(key)
-        self._wanted[key] = session, name
+        self.wanted[key] = session, name
         self._of.setdefault(session.caller.place, {})[key] = None
-        if len(self._wanted) > MISSING_QUEUES_MAX:
+        if len(self.wanted) > MISSING_QUEUES_MAX:
             most = max(self._of, key=lambda each: len(self._of[each]))
             self._drop(next(iter(self._of[most])))
 
@@ -57,7 +57,7 @@ class MissingQueues:
             self._drop(key)
 
     def _drop(self, key: tuple[int, int]) -> None:
-        known = self._wanted.pop(key, None)
+        known = self.wanted.pop(key, None)
         if known is not None:
             place = known[0].caller.place
             del self._of[place][key]
@@ -67,7 +67,7 @@ class MissingQueues:
     def take(self) -> Iterator[tuple[Session, int, StoredQueue]]:
         """Give the streams whose queue is there now; they wait no more."""
         self._seen = self._queues.made
-        for key, (session, name) in list(self._wanted.items()):
+        for key, (session, name) in list(self.wanted.items()):
             queue = self._queues.find(name)
             if queue is not None:
                 self._drop(key)

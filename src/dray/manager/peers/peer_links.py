@@ -44,8 +44,9 @@ class PeerLinks:
 
     def all(self) -> list[PeerLink]:
         """Every link, those included that a file transfer wants."""
-        for peer in self._relay.wanted():
-            self.to(peer)
+        if self._relay.leading:
+            for peer in self._relay.wanted():
+                self.to(peer)
         return list(self._links.values())
 
     def note(self, queue: StoredQueue) -> PeerLink:
@@ -100,7 +101,7 @@ class PeerLinks:
 
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""
-        soonest = self._timers.soonest()
+        soonest = self._timers.soonest() if self._timers.noted else None
         for link in self.all():
             state = link.state
             if state is LinkState.CONNECTED:

@@ -20,19 +20,19 @@ class StreamTimers:
     def __init__(self, queues: QueueTable) -> None:
         """Begin with none."""
         self._queues = queues
-        self._due: list[tuple[float, int]] = []
+        self.noted: list[tuple[float, int]] = []
         self._deadlines: dict[int, float] = {}
 
     def note(self, number: int, at: float | None) -> None:
         """The stream of a queue has this deadline now."""
         if at is not None and self._deadlines.get(number) != at:
             self._deadlines[number] = at
-            heapq.heappush(self._due, (at, number))
+            heapq.heappush(self.noted, (at, number))
 
     def due(self, now: float) -> Iterator[StoredQueue]:
         """The queues whose streams have reached their deadline."""
-        while self._due and self._due[0][0] <= now:
-            at, number = heapq.heappop(self._due)
+        while self.noted and self.noted[0][0] <= now:
+            at, number = heapq.heappop(self.noted)
             queue = self._queues.get(number)
             if self._deadlines.get(number) == at:
                 del self._deadlines[number]
@@ -41,9 +41,9 @@ class StreamTimers:
 
     def soonest(self) -> float | None:
         """The first deadline, if there is any."""
-        while self._due and not self._is_current(*self._due[0]):
-            heapq.heappop(self._due)
-        return self._due[0][0] if self._due else None
+        while self.noted and not self._is_current(*self.noted[0]):
+            heapq.heappop(self.noted)
+        return self.noted[0][0] if self.noted else None
 
     def _is_current(self, at: float, number: int) -> bool:
         queue = self._queues.get(number)

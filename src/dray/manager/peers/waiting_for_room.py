@@ -50,21 +50,21 @@ class WaitingForRoom:
         """Begin with none."""
         self._ledger = state.ledger
         self._disk = disk
-        self._for_quota: dict[tuple[int, int], Waiting] = {}
-        self._for_disk: dict[tuple[int, int], tuple[Waiting, int]] = {}
+        self.for_quota: dict[tuple[int, int], Waiting] = {}
+        self.for_disk: dict[tuple[int, int], tuple[Waiting, int]] = {}
         """With how much must be free on the disk."""
         self._seen: tuple[int, int | None] = (0, None)
         self._look_at = 0.0
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._for_quota) + len(self._for_disk)
+        return len(self.for_quota) + len(self.for_disk)
 
     def add(self, session: Session, stream: int, queue: StoredQueue, left_out: list[int]) -> None:
         """Note that the quota had no room for messages of these lengths; forget an older note."""
         self.admitted(session, stream)
         waiting = Waiting(session, stream, queue, left_out[0], sum(left_out))
-        self._for_quota[session.number, stream] = waiting
+        self.for_quota[session.number, stream] = waiting
         self._seen = self._use()
 
     def add_for_disk(
@@ -73,29 +73,29 @@ class WaitingForRoom:
         """Note that the disk had no room for messages of these lengths; forget an older note."""
         self.admitted(session, stream)
         waiting = Waiting(session, stream, queue, left_out[0], sum(left_out))
-        self._for_disk[session.number, stream] = waiting, self._disk.free_for(waiting.rest)
+        self.for_disk[session.number, stream] = waiting, self._disk.free_for(waiting.rest)
         self._look_at = now + ROOM_LOOK_S
 
     def admitted(self, session: Session, stream: int) -> None:
         """The stream goes on by itself."""
-        self._for_quota.pop((session.number, stream), None)
-        self._for_disk.pop((session.number, stream), None)
+        self.for_quota.pop((session.number, stream), None)
+        self.for_disk.pop((session.number, stream), None)
 
     def forget(self, session: Session) -> None:
         """A connection has ended."""
-        for each in (self._for_quota, self._for_disk):
+        for each in (self.for_quota, self.for_disk):
             for key in [key for key in each if key[0] == session.number]:
                 del each[key]
 
     def deadline(self) -> float | None:
         """When to look at the disk, if one waits for it."""
-        return self._look_at if self._for_disk else None
+        return self._look_at if self.for_disk else None
 
     def take(self, now: float) -> Iterator[Waiting]:
         """Give the streams for which there is room now; they wait no more."""
-        if self._for_quota:
+        if self.for_quota:
             yield from self._take_for_quota()
-        if self._for_disk:
+        if self.for_disk:
             yield from self._take_for_disk(now)
 
     def _take_for_quota(self) -> Iterator[Waiting]:
@@ -105,18 +105,18 @@ class WaitingForRoom:
         if not came:
             return
         enough = 0 if limit is None else limit // _QUOTA_SHARE
-        for key, each in list(self._for_quota.items()):
+        for key, each in list(self.for_quota.items()):
             if self._ledger.has_account_room(each.queue, max(each.first, min(each.rest, enough))):
-                del self._for_quota[key]
+                del self.for_quota[key]
                 yield each
 
     def _take_for_disk(self, now: float) -> Iterator[Waiting]:
         if self._look_at <= now:
             self._look_at = now + ROOM_LOOK_S
         free = self._disk.free
-        for key, (each, wanted) in list(self._for_disk.items()):
+        for key, (each, wanted) in list(self.for_disk.items()):
             if free >= wanted:
-                del self._for_disk[key]
+                del self.for_disk[key]
                 yield each
 
     def _use(self) -> tuple[int, int | None]:

@@ -148,14 +148,14 @@ class Lookups:
     def __init__(self, store: Store) -> None:
         """Begin with none."""
         self._store = store
-        self._used: dict[tuple[int, IdKind], tuple[Lookup, float]] = {}
+        self.used: dict[tuple[int, IdKind], tuple[Lookup, float]] = {}
         """Longest unused first."""
         self.unread: dict[Lookup, list[Waiter]] = {}
         """Receives that came before their queue was read, in the order in which they came."""
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._used)
+        return len(self.used)
 
     def sought(
         self, queue: StoredQueue, select: object, now: float, *, place: str = ""
@@ -178,14 +178,14 @@ class Lookups:
         If there are too many, the caller that has made the most loses the one unused longest.
         """
         name = queue.number, kind
-        known = self._used.pop(name, None)
+        known = self.used.pop(name, None)
         lookup = known[0] if known is not None else Lookup(self._store, queue, kind, place)
-        self._used[name] = lookup, now
-        if len(self._used) > LOOKUPS_MAX:
-            most = Counter(each.place for each, _ in self._used.values()).most_common(1)[0][0]
+        self.used[name] = lookup, now
+        if len(self.used) > LOOKUPS_MAX:
+            most = Counter(each.place for each, _ in self.used.values()).most_common(1)[0][0]
             spare = (
                 each
-                for each, (old, _) in self._used.items()
+                for each, (old, _) in self.used.items()
                 if old.place == most and old not in self.unread
             )
             self._drop(next(spare, name))
@@ -193,23 +193,23 @@ class Lookups:
 
     def deadline(self) -> float | None:
         """When one will have been unused for too long."""
-        if not self._used:
+        if not self.used:
             return None
-        _, used = next(iter(self._used.values()))
+        _, used = next(iter(self.used.values()))
         return used + LOOKUP_UNUSED_S
 
     def drop_unused(self, now: float) -> None:
         """Forget those for which nobody has asked for a while."""
-        for name, (lookup, used) in list(self._used.items()):
+        for name, (lookup, used) in list(self.used.items()):
             if used + LOOKUP_UNUSED_S > now:
                 return
             if lookup.kind in lookup.queue.waiters.kinds:
-                self._used[name] = lookup, now
+                self.used[name] = lookup, now
             else:
                 self._drop(name)
 
     def _drop(self, name: tuple[int, IdKind]) -> None:
-        lookup, _ = self._used.pop(name)
+        lookup, _ = self.used.pop(name)
         lookup.end()
 
 

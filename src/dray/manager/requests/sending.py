@@ -208,10 +208,11 @@ def _stage(
         raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
     headers = _check_records(context, head, body)
     _check_use(queue, head, headers)
-    cost = cost_of_sending(headers, outgoing=queue.outgoing)
+    cost = cost_of_sending(headers, outgoing=queue.route is not None)
     if transaction is not None:
         transaction.note_operations(context, len(headers), cost)
-    elif cost > context.room.fact_bytes_max:
+    # One message fits any log.
+    elif len(headers) > 1 and cost > context.room.fact_bytes_max:
         raise Misuse("a batch of so many messages does not fit the log: send fewer")
     try:
         _make_room(context, queue, transaction, len(body), cost=cost)
@@ -268,8 +269,8 @@ def _staged(
 ) -> list[Staged]:
     """Properties of each record that a commit needs."""
     now_us = context.now_us
-    transactional, outgoing = queue.options.transactional, queue.outgoing
-    if len(headers) > 1:
+    transactional, outgoing = queue.options.transactional, queue.route is not None
+    if headers:
         parts, ranks, flags, _, _, _, numbers, _, asked, _, _ = zip(*headers, strict=True)
         if not any(parts) and not any(asked) and not any(map(FLAG_TIMED.__and__, {*flags})):
             priorities = repeat(0) if transactional else ranks

@@ -38,7 +38,7 @@ class Waiters:
         lookups = self.lookups
         if lookups.unread:
             return self._context.now
-        soonest = lookups.deadline()
+        soonest = lookups.deadline() if lookups.used else None
         if self._timeouts and (soonest is None or self._timeouts[0][0] < soonest):
             return self._timeouts[0][0]
         return soonest

@@ -15,18 +15,15 @@ class Expiries:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._times: list[tuple[int, int, int]] = []
+        self.times: list[tuple[int, int, int]] = []
+        """A heap: the next time is the first."""
 
     def add(self, expires_us: int, queue: int, lookup_id: int) -> None:
         """Note when a message expires."""
-        heapq.heappush(self._times, (expires_us, queue, lookup_id))
+        heapq.heappush(self.times, (expires_us, queue, lookup_id))
 
     def due(self, now_us: int) -> Iterator[tuple[int, int]]:
         """Take out what has come: queue and position."""
-        while self._times and self._times[0][0] <= now_us:
-            _, queue, lookup_id = heapq.heappop(self._times)
+        while self.times and self.times[0][0] <= now_us:
+            _, queue, lookup_id = heapq.heappop(self.times)
             yield queue, lookup_id
-
-    def next_us(self) -> int | None:
-        """When the next message expires, if one ever does."""
-        return self._times[0][0] if self._times else None

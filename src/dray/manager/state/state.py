@@ -115,13 +115,16 @@ class State(QueueContents):
     def apply(self, fact: AnyFact) -> None:
         """Make a fact true."""
         self.apply_without_sequences(fact)
-        self.sequences.apply(fact)
+        if type(fact) is not Committed or fact.confirmations:
+            self.sequences.apply(fact)
 
     def apply_without_sequences(self, fact: AnyFact) -> None:
         """Make true what of a fact is kept in MQTrans."""
+        kind = type(fact)
         self.identity.apply(fact)
-        self.uploads.apply(fact, self.released)
-        applier = self._APPLIERS.get(type(fact))
+        if kind is not Committed or self.uploads.kept:
+            self.uploads.apply(fact, self.released)
+        applier = self._APPLIERS.get(kind)
         if applier is not None:
             applier(self, fact)
 

@@ -61,19 +61,20 @@ class Uploads:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._uploads: dict[int, Upload] = {}
+        self.kept: dict[int, Upload] = {}
+        """By number, the oldest first."""
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._uploads)
+        return len(self.kept)
 
     def __iter__(self) -> Iterator[Upload]:
         """All of them, the oldest first."""
-        return iter(self._uploads.values())
+        return iter(self.kept.values())
 
     def __contains__(self, number: int) -> bool:
         """Whether a number is that of an unfinished upload."""
-        return number in self._uploads
+        return number in self.kept
 
     def count_of(self, caller: str) -> int:
         """How many of them a caller has begun."""
@@ -81,30 +82,30 @@ class Uploads:
 
     def get(self, number: int) -> Upload | None:
         """One of them."""
-        return self._uploads.get(number)
+        return self.kept.get(number)
 
     def apply(self, fact: AnyFact, released: Callable[[Extent], None]) -> None:
         """Make a fact true."""
         match fact:
             case UploadBegun():
                 when_us, caller = fact.when_us, fact.caller
-                self._uploads[fact.number] = Upload(
+                self.kept[fact.number] = Upload(
                     fact.number, fact.queue, fact.source, fact.reserved, when_us, when_us,
                     caller=caller,
                 )  # fmt: skip
             case UploadMarked():
-                upload = self._uploads[fact.number]
+                upload = self.kept[fact.number]
                 upload.tails.append(fact.tails)
                 upload.size, upload.digest = fact.size, fact.digest
                 upload.used_us = fact.when_us
             case Committed():
                 # Its places are those of messages now.
-                self._uploads.pop(fact.transaction, None)
+                self.kept.pop(fact.transaction, None)
             case UploadDropped():
                 self._drop(fact.number, released)
             case Restored():
                 # Its outcome in the incarnation that was undone is not known here.
-                for number in list(self._uploads):
+                for number in list(self.kept):
                     self._drop(number, released)
             case _:
                 return
@@ -121,10 +122,10 @@ class Uploads:
 
     def restore(self, uploads: list[Upload]) -> None:
         """Read what `state` gave."""
-        self._uploads = {each.number: each for each in uploads}
+        self.kept = {each.number: each for each in uploads}
 
     def _drop(self, number: int, released: Callable[[Extent], None]) -> None:
-        upload = self._uploads.pop(number, None)
+        upload = self.kept.pop(number, None)
         if upload is not None:
             for run in upload.tails:
                 for extent in extents_of(run):

@@ -65,12 +65,14 @@ def _may_travel(context: Context, record: Staged) -> bool:
 
 def committed_ahead(context: Context, transaction: OpenTransaction) -> None:
     """Let the messages of a committed transaction name the pieces that are there."""
-    _tell_all(context, transaction, CommitCame())
+    if transaction.sends:
+        _tell_all(context, transaction, CommitCame())
 
 
 def given_up_ahead(context: Context, transaction: OpenTransaction) -> None:
     """Have the destinations give up what came ahead of a commit that does not come."""
-    _tell_all(context, transaction, GivenUpAhead())
+    if transaction.sends:
+        _tell_all(context, transaction, GivenUpAhead())
 
 
 def _tell_all(context: Context, transaction: OpenTransaction, event: AheadEvent) -> None:

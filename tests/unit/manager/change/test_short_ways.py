@@ -17,6 +17,7 @@ from dray.manager.change.commit_fact import CommitFact
 from dray.manager.incoming import arrivals
 from dray.manager.peers import confirmations, repairs
 from dray.manager.state import queue_contents
+from dray.manager.state.state import State
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
 from dray.manager.turn import QueueManager
 from dray.model.classes import Acknowledge
@@ -111,7 +112,7 @@ def build_everything(monkeypatch):
     def follow_up(self):
         context, subjects = self._context, self._subjects
         self._serve()
-        if context.room.refuses:
+        if context.room.wanted:
             self._tell_of_disk()
         for key in context.follow_up.to_tell:
             confirmations.tell_source(subjects.sources, key)
@@ -123,9 +124,19 @@ def build_everything(monkeypatch):
         sub_queues.drop_unused_queues(context)
         repairs.ask_for_holes(subjects.sources, subjects.holes)
 
+    def apply_all(self, fact):
+        self.identity.apply(fact)
+        self.uploads.apply(fact, self.released)
+        applier = self._APPLIERS.get(type(fact))
+        if applier is not None:
+            applier(self, fact)
+        self.sequences.apply(fact)
+
+    monkeypatch.setattr(State, "apply", apply_all)
     monkeypatch.setattr(CommitFact, "__init__", whole)
     monkeypatch.setattr(commit_fact, "may_follow", lambda *_: True)
     monkeypatch.setattr(departures, "may_follow", lambda *_: True)
+    monkeypatch.setattr(QueueManager, "_concerns_others", lambda _: True)
     monkeypatch.setattr(QueueManager, "_follow_up", follow_up)
     monkeypatch.setattr(queue_contents, "expires_us_of", lambda _: 1)
     monkeypatch.setattr(AbortedTransactions, "__bool__", lambda _: True)

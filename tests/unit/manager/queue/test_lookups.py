@@ -199,11 +199,11 @@ def test_a_caller_that_looks_in_very_many_queues_costs_only_its_own_lookups(tmp_
     ada.send(orders, *map(answer_to, range(5)))
     assert taken(ada, orders, by(1))
     lookups = look_into(driver.manager).lookups
-    hers = next(iter(lookups._used.values()))[0]
+    hers = next(iter(lookups.used.values()))[0]
     for number in range(10):
         queue = owner.create(f"q{number}")
         bob.send(queue, answer_to(1))
         assert taken(bob, queue, by(1))
-    assert hers in {each for each, _ in lookups._used.values()}
+    assert hers in {each for each, _ in lookups.used.values()}
     assert len(lookups) == 4
     assert taken(ada, orders, by(2))
