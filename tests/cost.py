@@ -105,13 +105,18 @@ def alive(*kinds: type) -> Counter[str]:
     return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)
 
 
-def calls_in_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> int:
-    """How many functions the thread of a running loop calls while `act` runs in this thread."""
+def calls_in_loop(
+    loop: asyncio.AbstractEventLoop, act: Callable[[], object], kinds: str = "call c_call"
+) -> int:
+    """How many functions the thread of a running loop calls while `act` runs in this thread.
+
+    Of `kinds`: those of Python are `call`, the built-in ones `c_call`.
+    """
     count = 0
 
     def called(_frame: FrameType, event: str, _argument: object) -> None:
         nonlocal count
-        count += event in ("call", "c_call")
+        count += event in kinds.split()
 
     _in_loop(loop, lambda: sys.setprofile(called))
     try:

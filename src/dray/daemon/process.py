@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ from dray.daemon.server import Server
 from dray.daemon.sockets.descriptors import raise_limit
 from dray.daemon.sockets.runtime_link import RuntimeLink
 from dray.daemon.sockets.tuning import tune
+from dray.daemon.timekeeper import ClockedLoop
 from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.forks import keep_from_children
 from dray.model.callers import OWNER, Credential
@@ -93,7 +95,8 @@ def serve(
     log_to_stderr(options.log_level)
     raise_limit()
     request_short_time_slice()
-    return asyncio.run(_serve(options, again or (lambda: options), own_socket, beside))
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
+        return runner.run(_serve(options, again or (lambda: options), own_socket, beside))
 
 
 async def _serve(
@@ -109,6 +112,9 @@ async def _serve(
         loop.add_signal_handler(number, _note, signalled, number)
     loop.add_signal_handler(signal.SIGHUP, server.follow, again)
     companions = await _started(server, beside)
+    # Objects that stay until the end are passed over by the garbage collector: it takes 15 ms less.
+    gc.collect()
+    gc.freeze()
     link = None if own_socket is None else RuntimeLink(runtime_link(), own_socket)
     sys.stdout.write("; ".join([server.describe(), *(each.told for each in companions)]) + "\n")
     sys.stdout.flush()

@@ -191,7 +191,8 @@ class Turns(Machine[ServiceState, Any, Any]):
     def _follow(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, _WITH_BODY) and effect.body:
-                effect = effect._replace(body=merged(effect.body))  # noqa: PLW2901 - as pinned
+                if len(effect.body) > 1:
+                    effect = effect._replace(body=merged(effect.body))  # noqa: PLW2901 - as pinned
                 pin_all(self._store, effect.body)
             if not isinstance(effect, Answer):
                 self._syncs.gathered.append(effect)
@@ -236,7 +237,9 @@ class Turns(Machine[ServiceState, Any, Any]):
         if self._flushing.bytes >= HEAP_FILE_BYTES:
             self._flushing.go_on()
         self._weigh()
-        self._alarm.set(self._manager.deadline())
+        at = self._manager.deadline()
+        if at is not None:
+            self._alarm.set(at)
         notices = self._manager.notices()
         if notices:
             self._notice_log.write(notices)

@@ -45,7 +45,7 @@ from dray.store.recovery.opening import StoreOpening
 from dray.store.recovery.pairs import Pairs
 from dray.store.recovery.recovery import Load, RecoveryReport
 from dray.store.recovery.survey import survey
-from dray.store.syncing import Checkpoint, Sync, SyncReached
+from dray.store.syncing import Checkpoint, Sync, reached_of
 
 
 class Store:
@@ -273,13 +273,9 @@ class Store:
 
     def _captured(self, *, copied: bool = False) -> Sync:
         made = self._heap.names_made
-        reached = SyncReached(
-            lsn=self._log.head,
-            facts=self._log.next_fact,
-            names_made=made,
-            new_names=made > self._heap.names_synced,
-            queue_files=self.queue_files.captured if self.queue_files is not None else 0,
-        )
+        new_names = made > self._heap.names_synced
+        stated = self.queue_files.captured if self.queue_files is not None else 0
+        reached = reached_of((self._log.head, self._log.next_fact, made, new_names, stated))
         return Sync(
             self._disk,
             self._log.file,

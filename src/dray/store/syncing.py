@@ -6,7 +6,8 @@ A sync captured its files when it began, so the owner may go on meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from dray.errors import StoreFull
 from dray.store.disk import Disk, File
@@ -83,6 +84,11 @@ class SyncReached(NamedTuple):
     names_made: int
     new_names: bool
     queue_files: int
+
+
+reached_of: Final[Callable[[tuple[int, int, int, bool, int]], SyncReached]] = partial(
+    tuple.__new__, SyncReached
+)
 
 
 class Draft(NamedTuple):

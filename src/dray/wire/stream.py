@@ -158,7 +158,10 @@ class FrameStream:
         if not frames or self._start < self._end:
             while (frame := self._next()) is not None:
                 frames.append(frame)
-        self._put_rest_aside()
+        if self._start == self._end and self._small is self._shared:
+            self._start, self._end, self._rest = 0, 0, b""
+        else:
+            self._put_rest_aside()
         return frames
 
     def _small_ones(self) -> list[Frame]:
@@ -223,8 +226,9 @@ class FrameStream:
         return header, head
 
     def _decode(self, header: FrameHeader, encoded: memoryview) -> Head:
-        if self._expected is not None:
-            check_expected(header, self._expected)
+        expected = self._expected
+        if expected is not None and (expected is FIRST or header.type not in expected):
+            check_expected(header, expected)
         head = decode_head(header, encoded, lenient=self._lenient)
         self._expected = self._then
         return head

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TypeVarTuple
 
+from dray.daemon.timekeeper import ClockedLoop
+
 _Arguments = TypeVarTuple("_Arguments")
 
 
@@ -51,7 +53,7 @@ class TurnLock:
         return self.holder == threading.get_ident()
 
 
-class LentLoop(asyncio.SelectorEventLoop):
+class LentLoop(ClockedLoop):
     """Runs in one thread; others borrow its turn."""
 
     def __init__(self) -> None:

@@ -83,6 +83,9 @@ class _Turn(NamedTuple):
     """Whether one answer is all that waits."""
 
 
+_turn_of: Callable[[tuple[Sync, list[Effect], bool]], _Turn] = partial(tuple.__new__, _Turn)
+
+
 class Syncs(Machine[SyncState, Any, Any]):
     """Writes groups, syncs them and releases effects, by the table at the end of this module."""
 
@@ -198,7 +201,7 @@ class Syncs(Machine[SyncState, Any, Any]):
             self._performer.perform(effects)
             return []
         self.gathering.began(now)
-        self.line.append(_Turn(sync, effects, lone))
+        self.line.append(_turn_of((sync, effects, lone)))
         return self.handle(_WRITTEN, now)
 
     def start(self, _event: object, now: float) -> list[Any]:
@@ -208,7 +211,9 @@ class Syncs(Machine[SyncState, Any, Any]):
         if self.caller_syncs:
             self.offered = turn.sync
             return []
-        if self._is_over_soon(turn):
+        # One answer is all that waits, for a sync not worth handing over.
+        may_sync = turn.is_lone and self._loop_may_sync
+        if may_sync and self._pace.is_quick(turn.sync.heap_bytes):
             try:
                 turn.sync.run()
             except StorePoisoned as error:
@@ -300,10 +305,6 @@ class Syncs(Machine[SyncState, Any, Any]):
             return halves
         # One half alone is run by two threads: see the busy machine in docs/decisions/0012.
         return list(islice(cycle(halves), len(self.workers)))
-
-    def _is_over_soon(self, turn: _Turn) -> bool:
-        """Whether one answer is all that waits, for a sync not worth handing over."""
-        return turn.is_lone and self._loop_may_sync and self._pace.is_quick(turn.sync.heap_bytes)
 
     def _synced_by_workers(self, error: BaseException | None) -> None:
         if error is not None:

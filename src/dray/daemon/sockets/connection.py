@@ -291,7 +291,8 @@ class FrameConnection:
 
     def _pass_in_time(self, frames: list[Frame]) -> None:
         """Pass frames on; those beyond the other end's share of time wait for another round."""
-        place, times = self.place or self._dialled, self._around.times
+        caller, times = self.caller, self._around.times
+        place = "" if caller is not None and caller.owner else self.place or self._dialled
         for at, frame in enumerate(frames):
             if self._state is not _State.OPEN:
                 return

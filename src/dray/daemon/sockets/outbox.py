@@ -18,7 +18,8 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import islice
 from typing import Protocol
 
 from dray.daemon.limits import PIECES_PER_CALL, WRITE_BYTES_PER_PASS
@@ -174,30 +175,29 @@ class SocketOutbox:
                 self._bytes -= sent
                 self.pieces.clear()
             return sent
-        buffers = list(self._buffers())
+        buffers = self._buffers()
         # The next item mostly belongs to the same answer: let TCP fill its segments.
         flags = socket.MSG_MORE if len(self) > len(buffers) else 0
         sent = self._sock.sendmsg(buffers, (), flags)
         self._advance(sent)
         return sent
 
-    def _buffers(self) -> Iterator[memoryview]:
+    def _buffers(self) -> list[memoryview]:
         """The buffers for one call: pieces in order, heap bytes read into the scratch buffer."""
-        room = self._scratch
-        for count, piece in enumerate(self.pieces):
-            if count == PIECES_PER_CALL:
-                return
+        room, buffers = self._scratch, []
+        for piece in islice(self.pieces, PIECES_PER_CALL):
             if isinstance(piece, memoryview):
-                yield piece
-            elif piece.in_kernel or not room:
-                return
-            else:
-                wanted = min(piece.left, len(room))
-                self._read(piece, room[:wanted])
-                yield room[:wanted]
-                room = room[wanted:]
-                if wanted < piece.left:
-                    return
+                buffers.append(piece)
+                continue
+            if piece.in_kernel or not room:
+                break
+            wanted = min(piece.left, len(room))
+            self._read(piece, room[:wanted])
+            buffers.append(room[:wanted])
+            room = room[wanted:]
+            if wanted < piece.left:
+                break
+        return buffers
 
     def _read(self, piece: HeapRange, view: memoryview) -> None:
         try:
@@ -252,7 +252,10 @@ def merged(body: Body) -> Body:
 
 def size_of(body: Body) -> int:
     """How many bytes it is."""
-    return sum(len(each) if isinstance(each, bytes) else each.length for each in body)
+    size = 0
+    for each in body:
+        size += len(each) if isinstance(each, bytes) else each.length
+    return size
 
 
 def pin_all(heap: RecordHeap, body: Body) -> None:

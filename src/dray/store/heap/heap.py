@@ -50,7 +50,7 @@ from dray.store.limits import (
     HEAP_HANDED_OUT,
     HEAP_OPEN_FILES,
 )
-from dray.store.log.group import DirtyRange
+from dray.store.log.group import DirtyRange, range_of
 
 __all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "numbers_of"]
 
@@ -289,7 +289,7 @@ class Heap:
         for each in self.dirty.values():
             start = max(each.dirty_from, each.copied_to)
             if start < each.position:
-                ranges.append(DirtyRange(each.number, start, each.position))
+                ranges.append(range_of((each.number, start, each.position)))
         return ranges
 
     def copies(self, ranges: Sequence[DirtyRange]) -> bytes:

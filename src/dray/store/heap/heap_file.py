@@ -10,7 +10,9 @@ say the same: a file of a large message costs no table, and there are 256 files 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from dray.errors import StoreCorrupt
@@ -31,6 +33,9 @@ class Extent(NamedTuple):
     file: int
     offset: int
     length: int
+
+
+_extent_of: Callable[[tuple[int, int, int]], Extent] = partial(tuple.__new__, Extent)
 
 
 class LiveBlocks:
@@ -232,7 +237,7 @@ class HeapFile:
 
     def written(self, length: int) -> Extent:
         """Note that `length` bytes were written at its position, and say where that is."""
-        extent = Extent(self.number, self.position, length)
+        extent = _extent_of((self.number, self.position, length))
         self.position += length
         if length:
             self.live += length

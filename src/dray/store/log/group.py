@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -82,6 +83,11 @@ class Group(NamedTuple):
         return self.lsn + padded(self.length)
 
 
+group_of: Final[Callable[[tuple[int, ...]], Group]] = partial(tuple.__new__, Group)
+range_of: Final[Callable[[tuple[int, int, int]], DirtyRange]] = partial(tuple.__new__, DirtyRange)
+"""Made of their fields without a call of a Python function."""
+
+
 def padded(length: int) -> int:
     """`length` rounded up to whole sectors."""
     return -(-length // SECTOR_BYTES) * SECTOR_BYTES
@@ -101,7 +107,7 @@ def encode(
     `copies` are the bytes of `ranges`, or empty.
     """
     length = HEADER_BYTES + len(ranges) * _RANGE.size + len(copies) + len(facts)
-    image = bytearray(padded(length))
+    image = bytearray(-(-length // SECTOR_BYTES) * SECTOR_BYTES)
     _HEADER.pack_into(
         image,
         0,

@@ -48,6 +48,7 @@ from dray.store.log.group import (
     encode,
     facts_of,
     group_bytes,
+    group_of,
     intact,
     length_before,
     ranges_of,
@@ -350,17 +351,20 @@ class Log:
         return True
 
     def _write(self, ranges: Sequence[DirtyRange], flags: int, copies: bytes = b"") -> None:
-        group = Group(
-            lsn=self.head,
-            watermark=self.durable,
-            first_fact=self.next_fact,
-            capacity=self.capacity,
-            epoch=self.epoch,
-            facts=self.pending,
-            ranges=len(ranges),
-            length=0,
-            flags=flags,
-            heap_file_bytes=self.heap_file_bytes,
+        # In the order of its fields; encoding fills in the length.
+        group = group_of(
+            (
+                self.head,
+                self.durable,
+                self.next_fact,
+                self.capacity,
+                self.epoch,
+                self.pending,
+                len(ranges),
+                0,
+                flags,
+                self.heap_file_bytes,
+            )
         )
         image = encode(group, ranges, self._pending, copies)
         offset = self.head % self.capacity
