@@ -54,6 +54,7 @@ SWAPPED = {
     ast.And: (" and ", " or "),
     ast.Or: (" or ", " and "),
 }
+# Not `del` of a local name: it only says that an argument is not used.
 SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete, ast.Continue, ast.Raise)
 
 
@@ -152,7 +153,8 @@ def _replacements(node: ast.AST, lines: list[bytes]) -> Iterator[tuple[int, int,
         yield node.lineno, node.col_offset, node.end_col_offset or 0, new.encode()
     elif isinstance(node, SIMPLE) and node.lineno == node.end_lineno:
         text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if not text and node.col_offset:
+        unused = isinstance(node, ast.Delete) and isinstance(node.targets[0], ast.Name)
+        if not text and not unused and node.col_offset:
             yield node.lineno, node.col_offset, node.end_col_offset or 0, b"pass"
 
 

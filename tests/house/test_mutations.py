@@ -11,8 +11,9 @@ TEXT = '''"""What is said is not changed: 1 < 2."""
 LIMIT = 41
 
 
-def late(now, due, *, strict):
+def late(now, due, body, *, strict):
     """Nor is this: not 1."""
+    del body
     count = 0
     if now < due and not strict:
         count = count + 1
@@ -21,7 +22,9 @@ def late(now, due, *, strict):
 
 
 def test_each_operator_number_and_simple_statement_can_be_changed_and_no_docstring():
-    changes = {each.after.strip() for each in mutations.in_text("m.py", TEXT)}
+    found = list(mutations.in_text("m.py", TEXT))
+    assert "del body" not in {each.before.strip() for each in found}
+    changes = {each.after.strip() for each in found}
     assert changes == {
         "LIMIT = 42",
         "count = 1",

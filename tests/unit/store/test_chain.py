@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -43,6 +44,15 @@ def test_a_file_goes_on_from_the_head_of_another(chained, tmp_path):
     assert verify_chain(second.path, chained.head) == (*second.head, 0, "")
     assert not verify_chain(second.path).intact
     assert second.head.entries == 3
+
+
+def test_a_file_that_was_removed_is_begun_anew_and_its_descriptor_is_given_back(chained):
+    chained.add(saying("a"))
+    before = len([*Path("/proc/self/fd").iterdir()])
+    chained.path.unlink()
+    chained.add(saying("b"))
+    assert chained.path.exists()
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 def test_the_head_before_an_empty_file_or_junk_is_the_beginning(tmp_path):

@@ -75,7 +75,7 @@ def handle_send(
         queue = context.state.queues.numbered(head.queue)
         staged = _stage(context, queue, head, body)
         # Nothing that is durable rests on an express message, so nothing is waited for.
-        held = _send_at_once(transactions, queue, staged) or not staged
+        held = not staged or _send_at_once(transactions, queue, staged)
         context.answer(session, request_id, Done(len(staged)), held=held)
         return
     transaction = find_or_begin(transactions, session, head.transaction)
@@ -150,8 +150,6 @@ def _send_at_once(transactions: Transactions, queue: StoredQueue, staged: list[S
     Tell whether any of it lasts.
     """
     context = transactions.context
-    if not staged:
-        return False
     number, lasts = staged[0].number, False
     marks = MARK_SINGLE if queue.options.transactional else 0
     for is_express, run in groupby(staged, key=attrgetter("express")):

@@ -171,6 +171,9 @@ def test_the_answer_to_an_express_send_waits_for_no_sync_and_every_other_does(
     assert held()
     caller.receive(queue)
     assert held()
+    caller.send(queue, *express("d"))
+    caller.ask(frames.Send(queue, 0, [], []))
+    assert held(), "an empty send waits for all that came before it"
 
 
 def test_a_backup_holds_no_express_message(driver, caller, queue):
