@@ -124,7 +124,8 @@ class SnapshotWriter:
 
     def finish(self, mark: Mark) -> Mark:
         """Write the header that makes it a checkpoint; give `mark` with its lengths filled in."""
-        size = max(self.file.size(), SECTOR_BYTES + self._length)
+        # The snapshot is in the file already; the header may lengthen an empty one.
+        size = max(self.file.size(), SECTOR_BYTES)
         mark = mark._replace(length=self._length, size=size)
         self.file.write(_header(self.file.name, mark, self._crc), 0)
         return mark

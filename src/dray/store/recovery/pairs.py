@@ -116,7 +116,8 @@ class Pairs:
 
     def written(self, marks: Iterable[Mark]) -> None:
         """The files of one generation are durable."""
-        for pair, mark in zip((TRANSACTIONS, SEQUENCES), marks, strict=True):
+        state, sequences = marks
+        for pair, mark in ((TRANSACTIONS, state), (SEQUENCES, sequences)):
             self._older[pair], self._newest[pair] = self._newest[pair], mark
             self._generation = mark.generation
 

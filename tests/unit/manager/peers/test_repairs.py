@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from dray.manager.events import LinkFrame, LinkSend, SessionClosed
+from dray.manager.peers.repairs import nameable
 from dray.model.classes import MessageClass, Part
+from dray.model.limits import HOLES_NAMED_MAX
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.record import PartMark
@@ -442,3 +444,11 @@ def test_a_source_has_its_share_of_the_repairs_and_others_are_asked(tmp_path, mo
     assert "too many others from its source" in told.sentence
     wanted = look_into(net["d"].manager).subjects.holes.wanted
     assert [each.stream.source for each in wanted] == [net[each].manager_id for each in "aab"]
+
+
+def test_the_last_range_of_too_many_holes_covers_all_that_are_left():
+    holes = [[3 * at, 3 * at + 1] for at in range(HOLES_NAMED_MAX + 5)]
+    assert nameable(holes[:HOLES_NAMED_MAX]) == holes[:HOLES_NAMED_MAX]
+    kept = holes[: HOLES_NAMED_MAX - 1]
+    assert nameable(holes) == [*kept, [holes[len(kept)][0], holes[-1][1]]]
+    assert nameable(["header", *holes]) == ["header", *kept[:-1], [kept[-1][0], holes[-1][1]]]
