@@ -21,6 +21,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -188,6 +189,8 @@ def noticed_by(checkout: Path, mutation: Mutation, asked: Asked) -> str:
                 return f"{stage}: {failed}"
     finally:
         path.write_text(text, "utf-8")
+        # A process of a test may have compiled the change; one of the same length would stay.
+        shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
     return ""
 
 

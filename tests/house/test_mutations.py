@@ -51,12 +51,16 @@ def test_a_change_that_no_test_notices_survives_and_is_undone(tmp_path, changed,
         "def test_limit():\n"
         f"    assert 'LIMIT = 41' in Path({str(source)!r}).read_text()\n"
     )
+    compiled = source.parent / "__pycache__/bounds.pyc"
+    compiled.parent.mkdir()
+    compiled.touch()
     line = 1 if noticed else 2
     mutation = mutations.Mutation("src/dray/store/bounds.py", line, "", changed)
     stage = mutations.noticed_by(tmp_path, mutation, mutations.Asked())
     expected = "its own tests: tests/unit/store/test_bounds.py::test_limit"
     assert stage == (expected if noticed else "")
     assert source.read_text() == text
+    assert not compiled.exists()
 
 
 def test_a_test_that_fails_once_notices_nothing(tmp_path):
