@@ -189,7 +189,8 @@ LINGER_S: Final = 2.0
 HELLO_S: Final = 10.0
 """How long an accepted connection may stay without one whole frame; then its place is free."""
 STOP_S: Final = 5.0
-"""How long a clean stop waits for clients to fetch their last answers."""
+"""How long a clean stop waits for turns to end, then for clients to fetch their last answers, then
+for copies of files: so long for each."""
 ACCEPT_RETRY_S: Final = 1.0
 """Pause after running out of descriptors."""
 ACCEPTS_PER_PASS: Final = 64

@@ -73,6 +73,7 @@ class Refused(NamedTuple):
     """A StreamRefused frame: the peer cannot take this stream now, but has it up to a position.
 
     `final` if what waits is not kept for later: it is asked again as soon as more is to be sent.
+    `Links._refused` of the manager decides that.
     """
 
     reason: str

@@ -145,7 +145,7 @@ class QuotaSet(Fact, frozen=True, tag=9):
 
 
 class PutBack(Fact, frozen=True, tag=30):
-    """A transaction that had taken these messages was aborted."""
+    """A transaction that had taken these messages was aborted: each counts one attempt more."""
 
     queue: int
     lookups: bytes

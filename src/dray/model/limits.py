@@ -1,4 +1,4 @@
-"""Every bound in one table, each with where it comes from. Sizes in bytes, times in seconds."""
+"""Bounds that several packages share, and where they come from. Bytes and seconds."""
 
 from __future__ import annotations
 

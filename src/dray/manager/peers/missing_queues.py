@@ -3,6 +3,7 @@
 A source that is refused for that lets its messages go and does not ask again before it has others
 to send, so it would show its operator a refusal that no longer holds. It is told at the end of the
 turn in which a queue of the name is made: by a StreamState with `room`, upon which it asks again.
+This is the destination's half; the source's half is `Links._refused`.
 """
 
 from __future__ import annotations

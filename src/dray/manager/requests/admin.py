@@ -1,4 +1,4 @@
-"""Greetings, queues and the manager itself: everything asked that moves no message."""
+"""Greetings, and requests about whole queues or about the manager itself."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Numbers of streams are not kept with messages (decision 0229), so order and completeness are proven
 by positions: the positions of a queue rise by one for each message, and no position is given twice.
+No check sees a message that left its queue before the first or behind the last one that landed,
+unless its transaction shows it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Theory of operation. The log is endless; its file is a window on it. A group has a position, its
 lsn, and lies at file offset lsn modulo the capacity, wrapping around the end of the file if it
 must. The writer appends at `head`; everything from `tail` on is kept, because the older of the two
-checkpoints may still need it. Groups of facts leave a reserve free, so that a recovery can always
-write its opening group.
+checkpoints may still need it. `StoreCheckpoints.end` moves `tail` when a checkpoint is durable.
+Groups of facts leave a reserve free, so that a recovery can always write its opening group.
 
     file      |ggggg|hhh|.......old or never written.......|ccccccc|dddddd|eee|ff|
                         ^ head                             ^ tail
