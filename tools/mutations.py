@@ -272,7 +272,7 @@ def _first_failure(checkout: Path, tests: list[str], without: list[str]) -> str:
         return "a run without an end"
     if ended.returncode in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         return ""
-    found = re.search(rb"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", ended.stdout, re.MULTILINE)
+    found = re.search(rb"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", ended.stdout, re.MULTILINE)
     return found[1].decode() if found else "a run that does not begin, or breaks off"
 
 

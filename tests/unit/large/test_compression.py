@@ -7,6 +7,7 @@ import random
 import pytest
 
 from dray.errors import ProtocolError
+from dray.large import compression
 from dray.large.compression import Compressor, unpacked, zstd
 
 TEXT = b"a cart for heavy loads, low and strong; " * 100
@@ -28,6 +29,14 @@ def test_what_does_not_pay_goes_as_it_is(piece):
 
 def test_the_shortest_fragment_that_pays_is_compressed():
     assert Compressor("zstd").packed(b"x" * 512) is not None
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_compression_pays_up_to_its_share_and_not_a_byte_beyond(monkeypatch, more):
+    piece = bytes(8 * 1024)
+    most = len(piece) * compression._PAYS_EIGHTHS // 8
+    monkeypatch.setattr(zstd, "compress", lambda *_, **__: bytes(most + more))
+    assert (Compressor("zstd").packed(piece) is None) == bool(more)
 
 
 def test_nothing_is_compressed_unless_asked_for():

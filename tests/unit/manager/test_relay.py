@@ -195,7 +195,9 @@ def test_the_number_of_boxes_is_bounded(tmp_path, monkeypatch):
     assert caller.call(AttachBox("b", "reports")) == Done()
 
 
-def test_a_negative_credit_is_refused(tmp_path):
+def test_a_negative_credit_is_refused_and_none_at_all_is_not(tmp_path):
     net = Posts(tmp_path, "a")
+    caller = net.client("a")
     with pytest.raises(InvalidArgument):
-        net.client("a").call(Credit(-1))
+        caller.call(Credit(-1))
+    assert caller.answers(caller.ask(Credit(0))) == []
