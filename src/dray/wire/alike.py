@@ -1,13 +1,14 @@
-"""Records of a batch that differ only in body and number: written and read by few calls for all.
+"""Records of a batch that are nearly the same: written and read by few calls for all.
 
 Most batches are of that kind. `encode_record` writes the first head and `read_header` reads it, so
 `record.py` alone has the rules; of the others only what may differ is written, or compared:
 
-    | magic .. properties length, 12 | body length, 4 | source, 16 | number, 8 | the rest, 24 |
-              the same                     differs         same       differs       the same
+    | magic .. properties length | body length | source | number | app specific | the rest |
+    |         12 bytes           |      4      |   16   |    8   |      4       |    20    |
+            the same                 differs      same    differs     differs     the same
 
-In records that are read as alike there are no properties, and the rest is zero: no part of a large
-message, no acknowledgment.
+Records that are read as alike have no properties, and zeros behind the number: no `app_specific`,
+no part of a large message, no acknowledgment.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, repeat
+from itertools import accumulate, count, repeat
 from operator import add
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, encode_record, read_hea
 
 _FIXED = struct.Struct("<12sI16sQ24s")
 _BEFORE_LENGTH = slice(0, 12)
-_BEHIND_NUMBER = slice(40, None)
+_BEHIND_APP_SPECIFIC = slice(44, None)
 _NOTHING_MORE = bytes(24)
 _BODY_BYTES_FIELD = RecordHeader._fields.index("body_bytes")
 _header_of: Callable[[tuple[object, ...]], RecordHeader] = partial(tuple.__new__, RecordHeader)
@@ -40,20 +41,28 @@ class AlikeRecords(NamedTuple):
 
 
 def encode_alike(
-    message: Message, bodies: Sequence[bytes], source: bytes, first: int
+    message: Message,
+    bodies: Sequence[bytes],
+    source: bytes,
+    first: int,
+    *,
+    app_specific: Sequence[int] = (),
 ) -> tuple[list[bytes], list[int]]:
     """Give the heads of records that differ from `message` in their bodies, and the record sizes.
 
-    They are numbered from `first` on. Raises as `encode_record` does.
+    They are numbered from `first` on, and have an `app_specific` each if any are given, signed
+    32-bit integers. Raises as `encode_record` does.
     """
     head, _ = encode_record(message, source, first)
-    before, behind = head[_BEFORE_LENGTH], head[_BEHIND_NUMBER]
+    before, behind = head[_BEFORE_LENGTH], head[_BEHIND_APP_SPECIFIC]
     sizes = [len(head) + len(body) for body in bodies]
     if max(sizes, default=0) > MESSAGE_BYTES_MAX:
         raise too_large(next(size for size in sizes if size > MESSAGE_BYTES_MAX))
-    pack = struct.Struct(f"<12sI16sQ{len(behind)}s").pack
+    pack = struct.Struct(f"<12sI16sQi{len(behind)}s").pack
+    said = app_specific or repeat(message.app_specific, len(bodies))
     heads = [
-        pack(before, len(body), source, number, behind) for number, body in enumerate(bodies, first)
+        pack(before, len(body), source, number, each, behind)
+        for number, body, each in zip(count(first), bodies, said, strict=False)
     ]
     return heads, sizes
 

@@ -10,15 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.checksum import crc32c
-from dray.client.calls.messages import SendBatch, addressed, messages_in, record_of
-from dray.errors import ProtocolError
-from dray.model.classes import MessageClass
+from dray.client.calls.messages import (
+    SendBatch,
+    addressed,
+    are_alike,
+    message_from,
+    messages_in,
+    record_of,
+)
+from dray.errors import DrayError, ProtocolError
+from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire.frames import Envelope
 from dray.wire.record import HEADER_BYTES
 from tests.cost import calls_of
 
 SOURCE = b"\xab" * 16
+SAID_BY_MANAGERS = {
+    "id", "lookup_id", "message_class", "transaction_id", "first_in_transaction",
+    "last_in_transaction", "sent_time", "arrived_time", "source", "abort_count", "move_count",
+}  # fmt: skip
+"""Properties that no record has."""
 
 
 def came(*messages):
@@ -131,6 +143,63 @@ def test_a_batch_of_bytes_is_sent_as_each_by_itself(bodies, destination, mixed):
         record_of(addressed(Message(body=body), destination), SOURCE, at)
         for at, body in enumerate(bodies, 3)
     ]
+
+
+KINDS = [
+    {},
+    {"label": "a label"},
+    {"priority": 5, "recoverable": False},
+    {"acknowledge": Acknowledge.FULL_RECEIVE, "administration_queue": "acks"},
+    {"use_dead_letter_queue": True, "destination": "elsewhere"},
+    {"use_journal_queue": True, "extension": b"x", "correlation_id": "c", "response_queue": "r"},
+    {"time_to_reach_queue": 5.0, "time_to_be_received": 9, "traceparent": None},
+]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.binary(max_size=50),
+            st.integers(-(1 << 31), (1 << 31) - 1) | st.booleans(),
+            st.sampled_from([0, 0, 0, 0, 1]),
+        ),
+        min_size=1,
+        max_size=9,
+    ),
+    st.sampled_from(KINDS),
+    st.sampled_from(KINDS),
+    st.sampled_from(["orders", "dray:host/orders"]),
+)
+def test_a_batch_of_messages_is_sent_as_each_by_itself(given, most, other, destination):
+    messages = [
+        Message(body=body, app_specific=number, **(most, other)[which])
+        for body, number, which in given
+    ]
+    alone = [
+        record_of(addressed(message_from(each, {}), destination), SOURCE, at)
+        for at, each in enumerate(messages, 3)
+    ]
+    assert SendBatch(messages, destination).records(SOURCE, 3) == alone
+
+
+def test_messages_are_encoded_together_only_if_nothing_else_differs():
+    first = Message(app_specific=1)
+    assert are_alike([first, Message(body=b"b", app_specific=2)])
+    for name in Message.__struct_fields__:
+        odd = msgspec.structs.replace(first, **{name: object()})
+        assert are_alike([first, odd]) == (name in SAID_BY_MANAGERS), name
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"label": 5}, {"priority": 9}, {"app_specific": 1 << 31}, {"administration_queue": "a/b;c;d"}],
+)
+def test_a_property_that_all_messages_of_a_batch_have_wrong_is_refused(wrong):
+    with pytest.raises(DrayError) as alone:
+        record_of(message_from(Message(**wrong), {}), SOURCE, 1)
+    with pytest.raises(type(alone.value)) as together:
+        SendBatch([Message(**wrong), Message(b"b", **wrong)], "orders").records(SOURCE, 1)
+    assert str(together.value) == str(alone.value)
 
 
 def cut(whole, bodies):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -271,10 +273,11 @@ def expected_of(name: str, place: str, module: str) -> ExpectedValue | None:
 def checked_message(message: Message) -> Message:
     """Give a message that can be sent; raises `InvalidArgument` for a property that cannot."""
     changed = {}
-    for name, default in _PROPERTY_DEFAULTS:
+    for name in compress(PROPERTIES, map(is_not, _properties_of(message), _UNSET)):
         value = getattr(message, name)
-        if value is not default:
-            changed[name] = _MESSAGE_PROPERTIES[name].take(name, value)
+        found = _MESSAGE_PROPERTIES[name].take(name, value)
+        if found is not value:
+            changed[name] = found
     return msgspec.structs.replace(message, **changed) if changed else message
 
 
@@ -297,8 +300,13 @@ _MADE_OF_A_QUEUE: Final = {
         for face, module in _FACES
     ],
 }
-_PROPERTY_DEFAULTS: Final = [
-    (field.name, field.default)
-    for field in msgspec.structs.fields(Message)
-    if field.name in _MESSAGE_PROPERTIES
-]
+PROPERTIES, _UNSET = zip(
+    *(
+        (field.name, field.default)
+        for field in msgspec.structs.fields(Message)
+        if field.name in _MESSAGE_PROPERTIES
+    ),
+    strict=True,
+)
+_properties_of: Final = attrgetter(*PROPERTIES)
+"""The properties of a message that a program may set, by one call."""

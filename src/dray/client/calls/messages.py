@@ -6,13 +6,15 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from inspect import Parameter
-from itertools import accumulate
+from itertools import accumulate, repeat
+from operator import attrgetter, is_
 from typing import (
     TYPE_CHECKING,
     Any,
     NamedTuple,
     Self,
     TypedDict,
+    TypeGuard,
     TypeVar,
     cast,
     get_type_hints,
@@ -21,11 +23,16 @@ from typing import (
 import msgspec
 
 from dray.checksum import crc32c
-from dray.client.calls.arguments import checked_message
+from dray.client.calls.arguments import PROPERTIES, checked_message
 from dray.errors import ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
-from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
+from dray.model.limits import (
+    APP_SPECIFIC_MAX,
+    APP_SPECIFIC_MIN,
+    BATCH_MESSAGES_MAX,
+    FRAME_BODY_BYTES_MAX,
+)
 from dray.model.message import Buffer, Message
 from dray.model.names import SYSTEM, parse_queue_address
 from dray.wire.alike import AlikeRecords, encode_alike, read_alike
@@ -53,6 +60,8 @@ _Send = TypeVar("_Send", bound=Callable[..., Any])
 _MICROSECONDS = 1_000_000
 _SOURCE_BYTES = 16
 _REMOTE = ("dray:", "drays:")
+_others_of = attrgetter("destination", *(each for each in PROPERTIES if each != "app_specific"))
+"""Everything that a record says of its message but its body and `app_specific`."""
 _CLASSES = {int(each): each for each in MessageClass}
 _CHOICES: dict[int, tuple[bool, bool | None, bool]] = {
     flags: (
@@ -165,33 +174,63 @@ def addressed(message: Message, destination: str) -> Message:
 def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLAIN) -> Record:
     """Encode a message under a number; raises `MessageTooLarge` or `Misuse`."""
     head, body = encode_record(message, source, number, mark)
-    if message.administration_queue is not None:
-        parse_queue_address(message.administration_queue)
+    _check_address(message)
     crc = crc32c(body, crc32c(head))
     return _record_from((head, body, len(head) + len(body), crc))
 
 
+def _check_address(message: Message) -> None:
+    if message.administration_queue is not None:
+        parse_queue_address(message.administration_queue)
+
+
+def are_alike(batch: list[Message | Buffer]) -> TypeGuard[list[Message]]:
+    """Whether a batch has only messages of plain bytes that differ in body and `app_specific`.
+
+    And all these numbers fit. The other properties may still be wrong, but then all are.
+    """
+    if {*map(type, batch)} != {Message}:
+        return False
+    messages = cast("list[Message]", batch)
+    if {type(each.body) for each in messages} != {bytes}:
+        return False
+    said = [each.app_specific for each in messages]
+    if {*map(type, said)} != {int} or min(said) < APP_SPECIFIC_MIN or max(said) > APP_SPECIFIC_MAX:
+        return False
+    columns = zip(*map(_others_of, messages), strict=True)
+    return all(all(map(is_, column, repeat(column[0]))) for column in columns)
+
+
 class SendBatch:
-    """Messages that are sent together; those without properties are encoded by few calls."""
+    """Messages that are sent together; those that are nearly the same are encoded by few calls."""
 
     def __init__(self, given: Iterable[Message | Buffer], destination: str) -> None:
         """Take what a program sends to a queue; raises as `message_from` does."""
         batch = list(given)
         self.count = len(batch)
-        self._like = addressed(Message(), destination)
+        self._like = Message()
         self._messages: list[Message] = []
         self._bodies: list[bytes] = []
+        self._app_specific: list[int] = []
         if {*map(type, batch)} == {bytes}:
             self._bodies = cast("list[bytes]", batch)
+        elif are_alike(batch):
+            self._like = checked_message(batch[0])
+            self._bodies = [cast("bytes", each.body) for each in batch]
+            self._app_specific = [each.app_specific for each in batch]
         else:
             self._messages = [addressed(message_from(each, {}), destination) for each in batch]
+        self._like = addressed(self._like, destination)
 
     def records(self, source: bytes, first: int) -> list[Record]:
         """Encode them, numbered from one on; raises as `record_of` does."""
         if not self._bodies:
             return [record_of(each, source, at) for at, each in enumerate(self._messages, first)]
         bodies = self._bodies
-        heads, sizes = encode_alike(self._like, bodies, source, first)
+        heads, sizes = encode_alike(
+            self._like, bodies, source, first, app_specific=self._app_specific
+        )
+        _check_address(self._like)
         crcs = map(crc32c, bodies, map(crc32c, heads))
         return list(map(_record_from, zip(heads, bodies, sizes, crcs, strict=True)))
 

@@ -74,6 +74,8 @@ def whole(least: int, most: int, *, flag: bool = False) -> Callable[[object], ob
     """A number, and a bool only where `flag` says so: elsewhere it is a slip."""
 
     def taken(value: object) -> object:
+        if type(value) is int:
+            return value if least <= value <= most else UNFIT
         if not _is(value, int) or (_is(value, bool) and not flag):
             return UNFIT
         number = int.__int__(cast("int", value))
