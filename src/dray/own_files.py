@@ -10,8 +10,8 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -54,11 +54,14 @@ def create_own(path: Path) -> int:
 
 
 @contextmanager
-def replacing(path: Path, fresh: Path | None = None) -> Iterator[BinaryIO]:
+def replacing(
+    path: Path, fresh: Path | None = None, *, synced: Callable[[], object] | None = None
+) -> Iterator[BinaryIO]:
     """Give a file that stands at `path`, whole and durable, once the block has ended.
 
     Until then, and if the block fails, an older file of that name is there as it was. It grows as
-    `fresh`, by default `<path>.new`. Only its owner can read it. Raises OSError.
+    `fresh`, by default `<path>.new`; `synced` is called when that one is durable. Only its owner
+    can read it. Raises OSError.
     """
     fresh = fresh or path.with_name(f"{path.name}.new")
     try:
@@ -66,10 +69,14 @@ def replacing(path: Path, fresh: Path | None = None) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if synced is not None:
+            synced()
         fresh.replace(path)
         sync_folder(path.parent)
     except BaseException:
-        fresh.unlink(missing_ok=True)
+        # A disk that cannot remove it either does not hide what happened first.
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
         raise
 
 

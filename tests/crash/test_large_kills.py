@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import dray
+from dray.client.files.upload_state import UploadStateFile
 from dray.testing.processes import ManagerProcess
 from tests.crash import client_steps as steps
 from tests.crash.large_party import FRAGMENT
@@ -137,6 +138,8 @@ def kill_an_uploader(stage: Stage, step: str, count: int) -> None:
         stage.assert_delivered_once()
         return
     assert (stage.path / "state").exists() == (step != "state-written")
+    if step == "state-written":
+        assert UploadStateFile(stage.path / "state.partial").read() is not None
     stage.run("upload")
     stage.assert_delivered_once()
 

@@ -112,7 +112,8 @@ async def _serve(
         loop.add_signal_handler(number, _note, signalled, number)
     loop.add_signal_handler(signal.SIGHUP, server.follow, again)
     companions = await _started(server, beside)
-    # Objects that stay until the end are passed over by the garbage collector: it takes 15 ms less.
+    # Objects that stay until the end are passed over by the garbage collector: a full collection
+    # takes 15 ms less.
     gc.collect()
     gc.freeze()
     link = None if own_socket is None else RuntimeLink(runtime_link(), own_socket)

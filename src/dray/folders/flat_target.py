@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dray.folders.file_receiver import PlacedBody, finish_body
 from dray.folders.placing import Item, TargetFolder
-from dray.large.digests import digest_of_file
+from dray.large.digests import hashed_file
 
 if TYPE_CHECKING:
     from dray.client.blocking.large_message import LargeMessage
@@ -50,7 +50,7 @@ def is_whole(path: Path, message: LargeMessage) -> bool:
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size != message.size:
             return False
-        return digest_of_file(file, message.digest_kind).digest() == message.digest
+        return hashed_file(file, message.digest_kind).digest() == message.digest
 
 
 def otherwise_named(id: str | None) -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from dray.client.files.sources import source_of
 from dray.errors import InvalidConfiguration, SourceUnreadable
-from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS, digest_of_file
+from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS, hashed_file
 from dray.model.files import is_plain_path
 from dray.model.limits import MIB
 
@@ -140,4 +140,4 @@ def _why_different(root: Path, entry: ManifestEntry) -> str:
 def _digest_of(file: Path, kind: str) -> tuple[str, int]:
     """The digest of a file in hexadecimal, and how many bytes it had; raises OSError."""
     with file.open("rb") as opened:
-        return digest_of_file(opened, kind).hexdigest(), opened.tell()
+        return hashed_file(opened, kind).hexdigest(), opened.tell()

@@ -49,6 +49,6 @@ QUICK: Final = frozenset({BLAKE3})
 """Digests that take less time than a copy of the same bytes: they need no thread of their own."""
 
 
-def digest_of_file(file: FileIO | BufferedReader, kind: str) -> Digest:
+def hashed_file(file: FileIO | BufferedReader, kind: str) -> Digest:
     """The digest of an open file, from where it stands to its end; raises OSError."""
     return hashlib.file_digest(file, DIGESTS[kind])  # type: ignore[arg-type]  # blake3 has all it asks for

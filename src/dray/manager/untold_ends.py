@@ -34,6 +34,7 @@ class UntoldEnds:
         self._streams_of: Counter[str] = Counter()
         """How many streams of each source are among them."""
         self.due: dict[StreamKey, None] = {}
+        """Streams whose sources may be told."""
         self._not_before = 0.0
 
     def add(

@@ -25,8 +25,10 @@ class StoreCheckpoints:
         self._schedule = CheckpointSchedule()
         self._schedule.opened(pairs.newest.lsn, log, wanted=wanted)
         self._under_way: Checkpoint | None = None
-        self.due_at = self.has_room_until = 0
-        """One is due when the log's `head` is here; until its `stated_bytes` it surely has room."""
+        self.due_at = 0
+        """The next one is due when the log's `head` has come here."""
+        self.has_room_until = 0
+        """While the log's `stated_bytes` are no more, the next one has its room."""
         self.are_long = False
         """Whether one takes so long to write that large copies should not bring it nearer."""
         self._follow()
@@ -38,7 +40,7 @@ class StoreCheckpoints:
         """Whether one was begun and has not ended."""
         return self._under_way is not None
 
-    def leave_copies(self, ranges: list[DirtyRange], *, lone: bool) -> bool:
+    def wants_copies(self, ranges: list[DirtyRange], *, lone: bool) -> bool:
         """Whether the next group is to have copies of dirty ranges, for which it has room."""
         # Copies bring the next checkpoint nearer, and take no room that facts need until it ends.
         log = self._log

@@ -198,7 +198,7 @@ class Store:
                 self._free_released()
             return None
         ranges = self._heap.dirty_ranges()
-        copied = self._checkpoints.leave_copies(ranges, lone=lone)
+        copied = self._checkpoints.wants_copies(ranges, lone=lone)
         if not copied and not log.fits(len(ranges)):
             self._check_could_fit(len(ranges))
             raise StoreFull(
@@ -310,7 +310,7 @@ class Store:
         draft = self._checkpoints.draft(snapshots)
         if self._log.pending and self._log.fits(len(self._heap.dirty)):
             ranges = self._heap.dirty_ranges()
-            self._write_group(ranges, copied=self._checkpoints.leave_copies(ranges, lone=False))
+            self._write_group(ranges, copied=self._checkpoints.wants_copies(ranges, lone=False))
         # A start behind it does not read the copies before it.
         return self._checkpoints.begin(draft, self._captured(copied=True))
 

@@ -169,7 +169,7 @@ class _ResumedSending(LargeSending):
         return 1 + self.split.count
 
     async def _mark(self, size: int, digest: RollingDigest) -> None:
-        """Mark how far it is, after so many bytes or parts."""
+        """Count a part of `size` bytes; mark how far it is once enough is unmarked."""
         self._unmarked_bytes += size
         self._unmarked_parts += 1
         if self._unmarked_bytes >= UPLOAD_MARK_BYTES or self._unmarked_parts >= UPLOAD_MARK_PARTS:

@@ -55,7 +55,8 @@ class Pending:
         self.error: DrayError | None = None
         self.signal: Signal | None = None
         self.settled = False
-        """Whether the answer or the error is there; set behind them, for other threads look."""
+        """Whether the answer or the error is there; set after them, because other threads ask
+        without the lock."""
         self.lost = False
         """Whether the error is that no answer can come any more."""
 

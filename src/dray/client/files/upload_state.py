@@ -11,6 +11,7 @@ large message is committed, so whoever finds one knows that there is something t
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -159,9 +160,9 @@ class UploadStateFile:
     def write(self, note: UploadNote) -> None:
         """Replace it, durably."""
         try:
-            with replacing(self.path, self.path.with_name(self.path.name + ".partial")) as file:
+            fresh = self.path.with_name(self.path.name + ".partial")
+            with replacing(self.path, fresh, synced=partial(reached, "state-written")) as file:
                 file.write(msgspec.json.format(msgspec.json.encode(note)))
-                reached("state-written")
         except OSError as error:
             raise self._unwritable(error) from error
         reached("state-named")

@@ -21,7 +21,7 @@ from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.forks import keep_from_children
 from dray.fsync import sync_folder
-from dray.large.digests import DIGESTS, Digest, digest_of_file
+from dray.large.digests import DIGESTS, Digest, hashed_file
 from dray.model.limits import MIB
 from dray.transfer.events import Terms
 
@@ -67,7 +67,7 @@ def is_there(target: Path, terms: Terms, wanted: Fingerprint) -> bool:
         if partial_of(target).exists() or target.stat().st_size != terms.size:
             return False
         with target.open("rb", buffering=0) as file:
-            found = digest_of_file(file, wanted.kind)
+            found = hashed_file(file, wanted.kind)
     except OSError:
         return False
     return wanted == Fingerprint(wanted.kind, found.digest())

@@ -89,7 +89,7 @@ class LentFiles:
         """By request, the file that its answer is to fill."""
         self.held = 0
         """How many files are held."""
-        self.is_doubtful = False
+        self.may_have_unclaimed = False
         """Whether `check_claimed` has something to look at."""
         self._others_in_line = 0
         self._closed = False
@@ -119,7 +119,7 @@ class LentFiles:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 came = array.array("i", data)
                 self._unclaimed.extend(came)
-                self.is_doubtful = True
+                self.may_have_unclaimed = True
                 self._count(len(came))
         if flags & _WERE_MORE:
             raise ProtocolError("a frame came with more than one file")
@@ -154,12 +154,12 @@ class LentFiles:
             self._copier.unclaimed.came(self)
         else:
             self._copier.unclaimed.claimed(self)
-            self.is_doubtful = False
+            self.may_have_unclaimed = False
 
     def lend(self, descriptor: int) -> None:
         """Take the descriptor of the next frame from a caller in this process."""
         self._unclaimed.append(descriptor)
-        self.is_doubtful = True
+        self.may_have_unclaimed = True
         self._count(1)
 
     def copy(
@@ -221,7 +221,7 @@ class LentFiles:
     def give_up(self, reason: str) -> None:
         """End the connection, unless its other frames keep it from being read."""
         if self._others_in_line:
-            self.is_doubtful = True
+            self.may_have_unclaimed = True
             self._copier.unclaimed.came(self)
         else:
             self._end(reason)

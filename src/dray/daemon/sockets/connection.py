@@ -277,7 +277,7 @@ class FrameConnection:
             frames = cut()
             waiting, self._later = self._later, []
             self._pass_in_time([*waiting, *frames] if waiting else frames)
-            if self._lent is not None and self._lent.is_doubtful and not self._later:
+            if self._lent is not None and self._lent.may_have_unclaimed and not self._later:
                 self._lent.check_claimed()
         except ProtocolError as error:
             self._refuse(error)

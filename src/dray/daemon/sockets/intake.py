@@ -199,6 +199,7 @@ class _MemoryLine:
     def __init__(self) -> None:
         self._takers: Places[BodyOwner] = Places()
         self.asked: dict[BodyOwner, tuple[int, int]] = {}
+        """By connection: its number in line, and the bytes."""
         self._next_number = 0
 
     def __len__(self) -> int:

@@ -118,6 +118,7 @@ class Links:
         self._works = works
         self._links = PeerLinks(context, relay)
         self.deadline = self._links.deadline
+        """When the next attempt or resend is due."""
         self._suspicious = False
         """Whether a peer has refused something, which may have been a damaged message."""
 

@@ -26,6 +26,7 @@ class MissingQueues:
         """Begin with none."""
         self._queues = queues
         self.wanted: dict[tuple[int, int], tuple[Session, str]] = {}
+        """By session and stream: the session, and the name of the queue."""
         self._of: dict[str, dict[tuple[int, int], None]] = {}
         """Waiting streams of each caller, the oldest first."""
         self._seen = 0

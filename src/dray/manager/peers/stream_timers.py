@@ -21,6 +21,7 @@ class StreamTimers:
         """Begin with none."""
         self._queues = queues
         self.noted: list[tuple[float, int]] = []
+        """A heap of deadlines and queues; some hold no more."""
         self._deadlines: dict[int, float] = {}
 
     def note(self, number: int, at: float | None) -> None:

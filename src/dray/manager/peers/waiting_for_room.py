@@ -51,8 +51,9 @@ class WaitingForRoom:
         self._ledger = state.ledger
         self._disk = disk
         self.for_quota: dict[tuple[int, int], Waiting] = {}
+        """Streams that the quota has no room for."""
         self.for_disk: dict[tuple[int, int], tuple[Waiting, int]] = {}
-        """With how much must be free on the disk."""
+        """Streams that the disk has no room for, with how much must be free on it."""
         self._seen: tuple[int, int | None] = (0, None)
         self._look_at = 0.0
 

@@ -295,7 +295,7 @@ class Heap:
     def copies(self, ranges: Sequence[DirtyRange]) -> bytes:
         """The bytes of dirty ranges for the log, which cover them from now on.
 
-        None if they cannot be read, or a file's name or size may be lost, which no copy mends.
+        Nothing if they cannot be read, or if a name or size may be lost, which no copy mends.
         """
         if self.names_made > self.names_synced:
             return b""
@@ -315,7 +315,7 @@ class Heap:
 
     @property
     def unsynced_bytes(self) -> int:
-        """How many bytes those are."""
+        """How many bytes `dirty_ranges` covers."""
         return sum(each.stop - each.start for each in self.dirty_ranges())
 
     def capture(self, *, copied: bool = False) -> list[Capture]:
