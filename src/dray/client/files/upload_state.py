@@ -11,7 +11,6 @@ large message is committed, so whoever finds one knows that there is something t
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -161,7 +160,7 @@ class UploadStateFile:
         """Replace it, durably."""
         try:
             fresh = self.path.with_name(self.path.name + ".partial")
-            with replacing(self.path, fresh, synced=partial(reached, "state-written")) as file:
+            with replacing(self.path, fresh, synced=lambda: reached("state-written")) as file:
                 file.write(msgspec.json.format(msgspec.json.encode(note)))
         except OSError as error:
             raise self._unwritable(error) from error
