@@ -215,14 +215,15 @@ def test_payload_that_cannot_be_read_back_is_synced_instead(disk, store, ledger,
         ledger.put(store, key, b"second" * 100)
     ledger.end_turn(store)
     syncs = disk.syncs
-    monkeypatch.setattr("dray.store.heap.heap.Heap.read", refuse)
+    monkeypatch.setattr(store._heap, "read", refuse)
     store.sync()
     assert disk.syncs - syncs == 2
 
 
 def test_a_lone_message_is_copied_without_reading_it_back(disk, store, ledger, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("dray.store.heap.heap.Heap.read", None)
+        # Only of this store: others in this process may be at work.
+        patched.setattr(store._heap, "read", None)
         for key in (2, 3, 4):
             put(store, ledger, key, b"%d" % key * 100)
     again = Ledger()
