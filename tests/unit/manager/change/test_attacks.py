@@ -201,19 +201,31 @@ def parts_dead(caller: Caller) -> list[MessageClass]:
     return [each for each, _ in dead(caller)]
 
 
+def send_seven_parts(both: Pair) -> Caller:
+    """Have a caller send a large message that comes to the destination."""
+    caller = both.source.session()
+    queue, transaction = caller.open(ADDRESS), caller.number_for()
+    send_large(caller, queue, 5, transaction, use_dead_letter_queue=True)
+    caller.commit(transaction, 3)
+    both.deliver()
+    return caller
+
+
+def take_seven_parts(both: Pair) -> tuple[Caller, int, int, int]:
+    """Take it there: the receiver, its queue, its transaction, and the id of the third part."""
+    receiver = both.destination.session()
+    orders, taking = receiver.open("orders"), receiver.number_for()
+    found = take_large(receiver, orders, taking)
+    return receiver, orders, taking, found.parts[2].lookup_id
+
+
 def test_every_part_of_a_rejected_large_message_is_a_dead_letter_at_its_source(
     pair: Pair,  # noqa: F811
 ) -> None:
     """R87: the receiver rejects it by one of its parts."""
-    caller = pair.source.session()
-    queue, transaction = caller.open(ADDRESS), caller.number_for()
-    send_large(caller, queue, 5, transaction, use_dead_letter_queue=True)
-    caller.commit(transaction, 3)
-    pair.deliver()
-    receiver = pair.destination.session()
-    orders, taking = receiver.open("orders"), receiver.number_for()
-    found = take_large(receiver, orders, taking)
-    receiver.call(frames.Reject(orders, found.parts[2].lookup_id, taking))
+    caller = send_seven_parts(pair)
+    receiver, orders, taking, part = take_seven_parts(pair)
+    receiver.call(frames.Reject(orders, part, taking))
     receiver.commit(taking, 0)
     pair.deliver()
     assert parts_dead(caller) == [MessageClass.NACK_RECEIVE_REJECTED] * 7
@@ -222,15 +234,8 @@ def test_every_part_of_a_rejected_large_message_is_a_dead_letter_at_its_source(
 def test_a_part_that_was_damaged_at_its_destination_is_a_dead_letter_at_its_source(
     pair: Pair,  # noqa: F811
 ) -> None:
-    caller = pair.source.session()
-    queue, transaction = caller.open(ADDRESS), caller.number_for()
-    send_large(caller, queue, 5, transaction, use_dead_letter_queue=True)
-    caller.commit(transaction, 3)
-    pair.deliver()
-    receiver = pair.destination.session()
-    orders, taking = receiver.open("orders"), receiver.number_for()
-    found = take_large(receiver, orders, taking)
-    part = found.parts[2].lookup_id
+    caller = send_seven_parts(pair)
+    receiver, orders, _, part = take_seven_parts(pair)
     packed, _ = look_into(pair.destination.manager).state.queues.numbered(orders).index.held(part)
     extent = unpack(packed).extent
     path = pair.destination.path / "storage" / file_name(extent.file)
