@@ -6,24 +6,20 @@ after the ledger has noted them, so no kill loses one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
-from dray.client.awaited.deliveries import check_parts, has_arrived, refusal_of
+from dray.client.awaited.deliveries import Arrival, check_parts, has_arrived, refusal_of
 from dray.client.awaited.manager import Manager
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
+from dray.client.connections.link import Link
 from dray.client.connections.threads import run
 from dray.errors import DeliveryRefused, ReceiveTimeout
+from dray.folders.ledger import FolderLedger
 from dray.folders.tree import LeftOut
 from dray.model.classes import Acknowledge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.client.awaited.deliveries import Arrival
-    from dray.client.connections.link import Link
-    from dray.folders.ledger import FolderLedger
-    from dray.model.message import Message
+from dray.model.message import Message
 
 _AT_ONCE: Final = 1_000
 ACKNOWLEDGE: Final = {

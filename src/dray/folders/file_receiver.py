@@ -13,18 +13,15 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
-from dray.client.awaited.receiver import Fate
+from dray.client.awaited.receiver import Fate, Handled
+from dray.client.awaited.transaction import Transaction
 from dray.client.blocking.large_message import LargeMessage
 from dray.errors import CommandFailed, TargetUnwritable
 from dray.folders.labels import file_name
 from dray.model.ids import split_id
-
-if TYPE_CHECKING:
-    from dray.client.awaited.receiver import Handled
-    from dray.client.awaited.transaction import Transaction
 
 _STDERR: Final = 2
 _MODE_KEPT: Final = 0o777

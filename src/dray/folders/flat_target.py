@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dray.client.blocking.large_message import LargeMessage
 from dray.folders.file_receiver import PlacedBody, finish_body
 from dray.folders.placing import Item, TargetFolder
 from dray.large.digests import hashed_file
-
-if TYPE_CHECKING:
-    from dray.client.blocking.large_message import LargeMessage
 
 
 class FlatTarget:

@@ -12,14 +12,11 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Self
 
 from dray.errors import InvalidConfiguration
 from dray.folders.ledger_database import LedgerDatabase, unusable
 from dray.folders.tree import FoundFile
-
-if TYPE_CHECKING:
-    from typing import Self
 
 VERSION: Final = "1"
 _NAME_BYTES: Final = 8

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 from dray.client.files.partial_file import open_locked
 from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
@@ -26,9 +26,6 @@ from dray.fsync import sync_folder
 from dray.model.classes import TransactionStatus
 from dray.model.message import Buffer
 from dray.own_files import is_of_this_user
-
-if TYPE_CHECKING:
-    from typing import Self
 
 _WAIT_S = 5.0
 """As long as one who receives the same message may take to end; see `partial_file`."""

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from dray.client.awaited.batch_receiver import BatchReceiver
 from dray.client.awaited.manager import Manager
+from dray.client.awaited.receiver import Then
 from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.large_message import LargeMessage
+from dray.client.blocking.queue import Queue
 from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, InvalidArgument, InvalidConfiguration, ReceiveTimeout
 from dray.folders.file_receiver import FileReceiver, PlacedBody, Placing, PlacingSome, Tell
@@ -23,13 +25,8 @@ from dray.folders.placing import TargetFolder
 from dray.folders.store_target import StoreTarget
 from dray.folders.tree_target import OnConflict, RestoredFile, TreeTarget
 from dray.model.arguments import no_sense
+from dray.model.classes import TransactionStatus
 from dray.model.limits import LARGE_TAKEN_MAX
-
-if TYPE_CHECKING:
-    from dray.client.awaited.receiver import Then
-    from dray.client.blocking.queue import Queue
-    from dray.model.classes import TransactionStatus
-
 
 _OPEN_AT_ONCE: Final = 512
 """Files that all workers hold open at a time; a process may have 1,024 as a rule."""

@@ -14,11 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple
+from pathlib import Path
+from typing import BinaryIO, Final, Literal, NamedTuple
 
 from dray.client.awaited.commits import commit_all
+from dray.client.awaited.large import LargeMessageQueue
 from dray.client.awaited.manager import Manager
 from dray.client.awaited.transaction import Transaction
+from dray.client.connections.link import Link
 from dray.client.connections.threads import run
 from dray.errors import (
     ConnectionLost,
@@ -28,22 +31,15 @@ from dray.errors import (
     TargetUnwritable,
     TransactionAborted,
 )
+from dray.folders.arrivals import FolderArrivals
 from dray.folders.clearing import Clearing
 from dray.folders.ledger import FolderLedger
 from dray.folders.manifest import ManifestEntry, entry_of, lines_of
 from dray.folders.tree import FoundFile, LeftOut, SourceTree
-from dray.model.classes import TransactionStatus
+from dray.model.classes import Acknowledge, TransactionStatus
+from dray.model.files import FileProperties
+from dray.model.ids import MessageId
 from dray.model.limits import LABEL_CHARACTERS_MAX, MIB
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dray.client.awaited.large import LargeMessageQueue
-    from dray.client.connections.link import Link
-    from dray.folders.arrivals import FolderArrivals
-    from dray.model.classes import Acknowledge
-    from dray.model.files import FileProperties
-    from dray.model.ids import MessageId
 
 TRANSACTIONS_AT_ONCE: Final = 32
 """Commits side by side share a sync of the queue manager; more than this gain nothing."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from dray.client.blocking.large_message import LargeMessage
 from dray.errors import DrayError, FileRefused, TargetUnwritable
 from dray.folders.below import check_path
 from dray.folders.file_receiver import PlacedBody, path_of
@@ -21,9 +22,6 @@ from dray.folders.notes import key_of
 from dray.folders.tree_target import OnConflict
 from dray.model.classes import TransactionStatus
 from dray.model.limits import MIB
-
-if TYPE_CHECKING:
-    from dray.client.blocking.large_message import LargeMessage
 
 _log = logging.getLogger(__name__)
 NOTES: Final = ".dray-notes"

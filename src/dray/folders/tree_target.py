@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from dray.client.blocking.large_message import LargeMessage
 from dray.errors import DrayError, FileRefused, InvalidConfiguration, TargetUnwritable
 from dray.folders.below import check_path, folder_of, look_at
 from dray.folders.file_receiver import keep_time_and_mode, path_of
@@ -28,9 +29,6 @@ from dray.fsync import sync_folder
 from dray.model.ids import split_id
 from dray.model.limits import KIB, MIB
 from dray.own_files import is_of_this_user
-
-if TYPE_CHECKING:
-    from dray.client.blocking.large_message import LargeMessage
 
 OnConflict = Literal["number", "replace", "skip", "fail"]
 LEDGER: Final = "received.sqlite"

@@ -12,19 +12,17 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from dray.checksum import crc32c
+from dray.client.connections.connection import Connection
+from dray.client.connections.runtime import Runtime
 from dray.errors import ProtocolError, StoreCorrupt, TargetUnwritable
 from dray.model.backup import BackupReport
 from dray.own_files import replacing
 from dray.wire.archive import RUN, About, ArchiveWriter
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
-
-if TYPE_CHECKING:
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.runtime import Runtime
-    from dray.wire.stream import Frame
+from dray.wire.stream import Frame
 
 _CHECK: Final = struct.Struct("<II")
 _MESSAGE_FILE: Final = 2083

@@ -9,19 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from dray.client.awaited.commits import commit_all
-from dray.client.awaited.receiver import Fate, Handled, Receiver
+from dray.client.awaited.large import LargeMessageQueue
+from dray.client.awaited.large_message import LargeMessage
+from dray.client.awaited.receiver import Fate, Handled, Handler, Receiver, Report, Then
+from dray.client.awaited.transaction import Transaction
 from dray.client.calls.tracing import processing
 from dray.errors import TargetUnwritable
 from dray.model.classes import TransactionStatus
-
-if TYPE_CHECKING:
-    from dray.client.awaited.large import LargeMessageQueue
-    from dray.client.awaited.large_message import LargeMessage
-    from dray.client.awaited.receiver import Handler, Report, Then
-    from dray.client.awaited.transaction import Transaction
 
 BatchHandler = Callable[
     [Sequence["LargeMessage"], Sequence["Transaction"]], Sequence[Exception | None]

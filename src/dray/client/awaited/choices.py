@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import EllipsisType
 
 from dray.model.sizes import optional_size
 from dray.wire.frames import SetQuota
-
-if TYPE_CHECKING:
-    from types import EllipsisType
 
 
 def quota_limit(quota: int | str | EllipsisType | None) -> int | None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
-
-    from dray.client.awaited.transaction import Transaction
+from dray.client.awaited.transaction import Transaction
 
 
 async def commit_all(transactions: Sequence[Transaction]) -> list[Exception | None]:

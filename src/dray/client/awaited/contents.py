@@ -8,10 +8,11 @@ at the end of the queue; messages behind it wait, so that the order is that of f
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from dray.client.connections.link import QueueHandle
 from dray.errors import ProtocolError
 from dray.large.split import label_of_whole
 from dray.model.classes import MessageClass, Part
@@ -32,9 +33,6 @@ from dray.wire.frames import (
     ReadRange,
 )
 from dray.wire.record import FLAG_RECOVERABLE, RecordHeader, read_header, read_properties
-
-if TYPE_CHECKING:
-    from dray.client.connections.link import QueueHandle
 
 _MICROSECONDS = 1e6
 _HEADER_AND_TRAILER = 2

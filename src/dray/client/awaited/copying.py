@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.checksum import crc32c
+from dray.client.awaited.fragments import Origin
+from dray.client.awaited.large_message_file import Layout
+from dray.client.connections.session import Pending
+from dray.client.files.digest import RollingDigest
+from dray.client.files.partial_file import PartialFile
 from dray.errors import ProtocolError, TargetUnwritable
 from dray.model.limits import KIB
 from dray.wire.file_frames import Copied, CopyPart
+from dray.wire.frames import PartAt
 from dray.wire.record import HEADER_BYTES
-
-if TYPE_CHECKING:
-    from dray.client.awaited.fragments import Origin
-    from dray.client.awaited.large_message_file import Layout
-    from dray.client.connections.session import Pending
-    from dray.client.files.digest import RollingDigest
-    from dray.client.files.partial_file import PartialFile
-    from dray.wire.frames import PartAt
 
 COPIED_BYTES_MIN = 256 * KIB
 """Less comes through the socket in the time that lending takes."""

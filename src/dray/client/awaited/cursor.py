@@ -7,16 +7,14 @@ Kept by the client as a position, so it costs a queue manager nothing and surviv
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from dray.client.awaited.joining import InTransaction
+from dray.client.awaited.reading import MessageReader
 from dray.client.calls.public_calls import public
 from dray.errors import IllegalCursorAction, MessageAlreadyReceived, MessageNotFound
 from dray.forks import check_process, this_process
-
-if TYPE_CHECKING:
-    from dray.client.awaited.joining import InTransaction
-    from dray.client.awaited.reading import MessageReader
-    from dray.model.message import Message
+from dray.model.message import Message
 
 
 @public(made_by="Queue.cursor")

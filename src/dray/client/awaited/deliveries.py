@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from dray.client.awaited.queue import Queue
+from dray.client.connections.link import Link
 from dray.errors import (
     ConnectionLost,
     DeliveryRefused,
@@ -21,12 +22,9 @@ from dray.errors import (
     ReceiveTimeout,
 )
 from dray.model.classes import MessageClass
+from dray.model.message import Message
 from dray.model.names import DEAD_LETTER_QUEUES, parse_queue_address
 from dray.model.queued import reason_of
-
-if TYPE_CHECKING:
-    from dray.client.connections.link import Link
-    from dray.model.message import Message
 
 Arrival = Literal["accepted", "received"]
 _AT_ONCE: Final = 1_000

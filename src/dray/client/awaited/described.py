@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from dray.large.split import Control
 from dray.model.classes import Acknowledge
 from dray.model.files import decode_file
-
-if TYPE_CHECKING:
-    from dray.large.split import Control
-    from dray.model.message import Message
+from dray.model.message import Message
 
 
 class Said(NamedTuple):

@@ -26,19 +26,21 @@ import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dray.client.awaited.contents import contents_of
 from dray.client.awaited.listing import all_queues
 from dray.client.awaited.moving import dead_letters_of
 from dray.client.awaited.queue import Queue
 from dray.client.connections.address import CONNECT_TIMEOUT_S, Address
-from dray.client.connections.link import QueueHandle
+from dray.client.connections.link import Link, QueueHandle
 from dray.errors import AccessDenied, ReceiveTimeout
 from dray.model.classes import QueueKind
 from dray.model.finding import DoctorFinding
 from dray.model.limits import CERTIFICATE_WARNING_DAYS
+from dray.model.message import Message
 from dray.model.names import STATUS_QUEUE
+from dray.model.queue import ManagerInfo, QueueInfo
 from dray.model.queued import Wholeness
 from dray.model.sizes import human_size
 from dray.model.words import counted
@@ -53,11 +55,6 @@ from dray.wire.frames import (
     PreparedList,
     QueueState,
 )
-
-if TYPE_CHECKING:
-    from dray.client.connections.link import Link
-    from dray.model.message import Message
-    from dray.model.queue import ManagerInfo, QueueInfo
 
 NEARLY_FULL: Final = 0.9
 """The share of a quota from which a finding says so."""

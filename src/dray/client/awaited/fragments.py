@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.client.awaited.large_message_file import Layout
+from dray.client.awaited.transaction import Transaction
 from dray.client.calls.messages import checked_header
+from dray.client.connections.connection import Connection
+from dray.client.connections.runtime import Runtime
+from dray.client.connections.session import Pending
 from dray.errors import LargeMessageCorrupt, LargeMessageHole, ProtocolError, TransactionSequence
 from dray.forks import check_process, is_here, this_process
 from dray.large.compression import unpacked
@@ -21,12 +25,6 @@ from dray.model.classes import Part, TransactionStatus
 from dray.model.limits import FRAGMENT_BYTES_MAX, MIB
 from dray.wire.frames import Done, PartAt, PartDamaged, Range, ReadPart, Reject
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
-
-if TYPE_CHECKING:
-    from dray.client.awaited.transaction import Transaction
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.runtime import Runtime
-    from dray.client.connections.session import Pending
 
 _AHEAD_PARTS_MIN = 2
 _AHEAD_PARTS_MAX = 64

@@ -8,10 +8,8 @@ the same one for as long as it is offered.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dray.client.transfer.reference import Reference
+from dray.client.transfer.reference import Reference
 
 
 class Given:

@@ -6,19 +6,17 @@ of its own, and the queue manager moves all parts out of that transaction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dray.client.awaited.large import LargeMessageQueue
 from dray.client.awaited.large_message import LargeMessage
+from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
+from dray.client.connections.link import Link
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.model.message import Message
 from dray.wire.frames import Done, LargeList, LargeListed, LargeMove, Reject, SelectBySequence
-
-if TYPE_CHECKING:
-    from dray.client.awaited.queue import Queue
-    from dray.client.connections.link import Link
 
 AnyMessage = Message | LargeMessage
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dray.client.awaited.transaction import Transaction
+from dray.client.connections.connection import Connection
+from dray.client.connections.link import QueueHandle
 from dray.errors import Misuse, TransactionUsage
-
-if TYPE_CHECKING:
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.link import QueueHandle
 
 
 class InTransaction(Protocol):

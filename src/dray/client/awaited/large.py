@@ -11,13 +11,14 @@ from __future__ import annotations
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from dray.client.awaited.joining import InTransaction, connection_in, transaction_of
 from dray.client.awaited.large_message import LargeMessage
 from dray.client.awaited.large_sending import Fragmentation, LargeSend, send_whole
 from dray.client.awaited.large_takes import LargeTakes, TakenTogether
 from dray.client.awaited.opening import Opening
+from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.unfinished_uploads import uploads_of
 from dray.client.awaited.unreadable import Unreadable
@@ -30,11 +31,13 @@ from dray.client.calls.messages import (
 )
 from dray.client.calls.public_calls import public
 from dray.client.calls.tracing import traces_receive, traces_send
+from dray.client.connections.connection import Connection
 from dray.client.connections.link import QueueHandle
 from dray.client.files.progress import Progress
 from dray.client.files.sources import source_of
 from dray.client.files.steps import reached
 from dray.client.files.upload_state import UnfinishedUpload
+from dray.client.formatters import Encoder
 from dray.errors import (
     ReceiveTimeout,
     TransactionUsage,
@@ -58,12 +61,6 @@ from dray.wire.frames import (
     SelectLarge,
     UploadDrop,
 )
-
-if TYPE_CHECKING:
-    from dray.client.awaited.queue import Queue
-    from dray.client.connections.connection import Connection
-    from dray.client.formatters import Encoder
-
 
 PARAMETERS = LargeMessageParameters()
 FIRST = SelectFirst()

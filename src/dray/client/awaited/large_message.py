@@ -13,12 +13,13 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from dray.client.awaited.described import Described, Said
 from dray.client.awaited.fragments import Fragments, Held, Origin
 from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.awaited.saving import Saving
+from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.calls.messages import Arrived, arrived, checked_header
 from dray.client.calls.public_calls import public
@@ -31,9 +32,6 @@ from dray.errors import LargeMessageCorrupt, LargeMessageError, ProtocolError, T
 from dray.large.split import Control, read_control
 from dray.model.classes import TransactionStatus
 from dray.wire.frames import LargeAt, LargeFound, PartAt
-
-if TYPE_CHECKING:
-    from dray.client.awaited.transaction import Transaction
 
 
 def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMessage:

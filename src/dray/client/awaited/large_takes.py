@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,8 @@ from dray.client.awaited.large_message import LargeMessage, open_found, open_tak
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.calls.requests import wait_for
+from dray.client.connections.connection import Connection
+from dray.client.connections.link import QueueHandle
 from dray.client.files.steps import reached
 from dray.errors import (
     LargeMessageCorrupt,
@@ -22,15 +25,16 @@ from dray.errors import (
     StatusQueueMissing,
 )
 from dray.model.ids import ManagerId, join_id
-from dray.wire.frames import Done, LargeFound, LargeReceive, LargeTaken, SelectBySequence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.link import QueueHandle
-    from dray.wire.frames import Head, LargeAt
-    from dray.wire.stream import Frame
+from dray.wire.frames import (
+    Done,
+    Head,
+    LargeAt,
+    LargeFound,
+    LargeReceive,
+    LargeTaken,
+    SelectBySequence,
+)
+from dray.wire.stream import Frame
 
 
 class TakenTogether(NamedTuple):

@@ -8,18 +8,14 @@ it only if it fits that CRC32C: what is placed is what the sender read, or the s
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
-from dray.client.files.sources import FileSource
+from dray.client.awaited.transaction import Transaction
+from dray.client.calls.messages import Record
+from dray.client.connections.connection import Connection
+from dray.client.connections.session import Pending
+from dray.client.files.sources import AwaitedChunkSource, FileSource, Source
 from dray.errors import SourceChanged, SourceUnreadable
 from dray.model.limits import KIB
-
-if TYPE_CHECKING:
-    from dray.client.awaited.transaction import Transaction
-    from dray.client.calls.messages import Record
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.session import Pending
-    from dray.client.files.sources import AwaitedChunkSource, Source
 
 _LENT_BYTES_MIN = 256 * KIB
 """Less goes through the socket in the time that lending takes."""

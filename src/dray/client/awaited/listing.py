@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dray.client.connections.link import Link
+from dray.model.queue import QueueInfo
 from dray.wire.frames import ListQueues, QueueList
-
-if TYPE_CHECKING:
-    from dray.client.connections.link import Link
-    from dray.model.queue import QueueInfo
 
 
 async def all_queues(link: Link) -> list[QueueInfo]:

@@ -9,21 +9,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dray.client.awaited.contents import contents_of
 from dray.client.connections.link import Link, QueueHandle
 from dray.client.connections.lost_answers import move_in_doubt
-from dray.errors import MessageNotFound, Misuse
+from dray.errors import DrayError, InDoubt, MessageNotFound, Misuse
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import MOVED_AT_ONCE_MAX
 from dray.model.names import DEAD_LETTER_QUEUES, SYSTEM, parse_queue_address
-from dray.wire.frames import Done, MoveMessages
-
-if TYPE_CHECKING:
-    from dray.errors import DrayError, InDoubt
-    from dray.model.queued import QueuedMessage
-    from dray.wire.frames import Head
+from dray.model.queued import QueuedMessage
+from dray.wire.frames import Done, Head, MoveMessages
 
 
 async def move_messages(link: Link, source: str, target: str, ids: Iterable[str] | None) -> int:

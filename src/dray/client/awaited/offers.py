@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.connections.link import Link
+from dray.client.connections.runtime import Dialer
 from dray.client.connections.threads import BlockingRuntime, run
 from dray.client.files.steps import reached
 from dray.client.transfer.reference import Reference, check_terms, reference_message
@@ -19,9 +20,6 @@ from dray.errors import AccessDenied, InDoubt, MessageNotFound, QueueNotFound
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX
 from dray.wire.frames import Outcome, OutcomeIs
-
-if TYPE_CHECKING:
-    from dray.client.connections.runtime import Dialer
 
 ID_BYTES: Final = 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import Unpack, cast
 
 from dray.client.awaited.contents import contents_of, parts_of
 from dray.client.awaited.cursor import Cursor
@@ -28,6 +28,7 @@ from dray.client.calls.public_calls import public
 from dray.client.calls.requests import wait_for
 from dray.client.calls.tracing import traces_receive, traces_send, traces_send_many
 from dray.client.connections.claims import Doubt
+from dray.client.connections.connection import Connection
 from dray.client.connections.link import Link, QueueHandle
 from dray.client.connections.lost_answers import send_in_doubt, sent_in_part
 from dray.errors import (
@@ -38,10 +39,15 @@ from dray.errors import (
 )
 from dray.model.ids import EXPRESS_OUTCOME, LookupId, ManagerId, MessageId, join_id, message_ids
 from dray.model.limits import MIB, PRIORITY_MAX
+from dray.model.message import Buffer, Message
 from dray.model.names import parse_queue_address
+from dray.model.queue import QueueInfo
+from dray.model.queued import QueuedMessage, QueuedPart
 from dray.wire.frames import (
     DescribeQueue,
     Done,
+    Envelope,
+    Head,
     Move,
     PurgeQueue,
     QueueState,
@@ -58,13 +64,6 @@ from dray.wire.frames import (
     TransactionMessages,
 )
 from dray.wire.record import FLAG_RECOVERABLE, read_header
-
-if TYPE_CHECKING:
-    from dray.client.connections.connection import Connection
-    from dray.model.message import Buffer, Message
-    from dray.model.queue import QueueInfo
-    from dray.model.queued import QueuedMessage, QueuedPart
-    from dray.wire.frames import Envelope, Head
 
 _PAGE_MESSAGES = 1_000
 _PAGE_BYTES = MIB

@@ -6,13 +6,15 @@ them over; `claims` says why.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from dray.client.awaited.joining import InTransaction, part_in
 from dray.client.calls.messages import messages_in
 from dray.client.calls.requests import wait_for
 from dray.client.connections.claims import Claims, Doubt
+from dray.client.connections.connection import Connection
+from dray.client.connections.link import Link, QueueHandle
 from dray.errors import (
     ConnectionLost,
     DrayError,
@@ -23,25 +25,20 @@ from dray.errors import (
 )
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX
+from dray.model.message import Message
 from dray.wire.frames import (
     Abort,
     Commit,
     Done,
     Messages,
     Receive,
+    Select,
     SelectAt,
     SelectFirst,
     SelectNext,
+    SelectOne,
 )
 from dray.wire.selections import told
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.link import Link, QueueHandle
-    from dray.model.message import Message
-    from dray.wire.frames import Select, SelectOne
 
 _FIRST = SelectFirst()
 

@@ -13,11 +13,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from dray.client.awaited.handled_messages import AnyMessage, handled_messages
+from dray.client.awaited.large import LargeMessageQueue
 from dray.client.awaited.large_message import LargeMessage
 from dray.client.awaited.manager import Manager
+from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.calls.public_calls import public
 from dray.client.calls.tracing import processing
@@ -35,10 +37,6 @@ from dray.errors import (
     TransactionAborted,
 )
 from dray.model.classes import TransactionStatus
-
-if TYPE_CHECKING:
-    from dray.client.awaited.large import LargeMessageQueue
-    from dray.client.awaited.queue import Queue
 
 Handler = Callable[[AnyMessage, Transaction], object]
 """Called with a message and its transaction; may be a coroutine function."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
+from dray.client.calls.messages import Record
 from dray.model.limits import FRAME_BODY_BYTES_MAX, MIB
+from dray.model.message import Buffer
 from dray.wire.frames import Send
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dray.client.calls.messages import Record
-    from dray.model.message import Buffer
 
 _RUN_BYTES = MIB
 """A run this long goes out: enough to fill a write, little enough to keep the disk busy."""

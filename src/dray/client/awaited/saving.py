@@ -13,21 +13,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 from dray.checksum import crc32c
 from dray.client.awaited.copying import Copy, FileCopies, can_be_copied
+from dray.client.awaited.fragments import Fragments
 from dray.client.files.digest import RollingDigest
+from dray.client.files.partial_file import PartialFile
 from dray.client.files.sources import PIECES_ALIVE, buffers
 from dray.errors import ProtocolError
 from dray.large.digests import QUICK
 from dray.model.limits import MESSAGE_BYTES_MAX
 from dray.wire.frames import PartAt, Range, ReadPart
 from dray.wire.record import HEADER_BYTES
-
-if TYPE_CHECKING:
-    from dray.client.awaited.fragments import Fragments
-    from dray.client.files.partial_file import PartialFile
 
 
 class Saving:

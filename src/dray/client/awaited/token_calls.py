@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
+from dray.client.connections.link import Link
+from dray.model.access_info import AccessInfo
 from dray.model.tokens import TOKEN_BYTES, TokenInfo, digest_of_token
 from dray.wire.frames import (
     AccessState,
@@ -15,10 +16,6 @@ from dray.wire.frames import (
     RevokeToken,
     TokenList,
 )
-
-if TYPE_CHECKING:
-    from dray.client.connections.link import Link
-    from dray.model.access_info import AccessInfo
 
 
 async def create(link: Link, name: str, expires: float | None) -> str:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from dray.client.awaited.runs import SendRun
+from dray.client.calls.messages import Record
 from dray.client.calls.public_calls import public
-from dray.client.connections.session import same_error
+from dray.client.connections.connection import Connection
+from dray.client.connections.link import Link
+from dray.client.connections.session import Pending, same_error
 from dray.errors import (
     ConnectionLost,
     DrayError,
@@ -30,6 +33,7 @@ from dray.forks import check_process, is_here, this_process
 from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.limits import KIB
+from dray.model.message import Buffer
 from dray.wire.file_frames import SendFile
 from dray.wire.frames import (
     Abort,
@@ -42,13 +46,6 @@ from dray.wire.frames import (
     StageForBatch,
     encode_frame,
 )
-
-if TYPE_CHECKING:
-    from dray.client.calls.messages import Record
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.link import Link
-    from dray.client.connections.session import Pending
-    from dray.model.message import Buffer
 
 _GATHER_BYTES_MAX = 256 * KIB
 """A longer record goes out at once, from the memory in which it is."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import public
+from dray.client.connections.link import Link
+from dray.client.connections.runtime import Runtime
 from dray.client.files.progress import INTERVAL_S, Progress
 from dray.client.transfer.accepting import Accepting, fragments_there
 from dray.client.transfer.board import Board
 from dray.client.transfer.control import Act, Order, give_order
 from dray.client.transfer.offer_status import no_consumer
 from dray.client.transfer.offering import Offering
+from dray.client.transfer.reference import Reference
 from dray.client.transfer.state import KeptIncoming, StateFile, control_path, status_of_incoming
 from dray.errors import (
     Misuse,
@@ -29,11 +31,6 @@ from dray.errors import (
 from dray.forks import Process, check_process, is_here, this_process
 from dray.model.transfer import TransferState, TransferStatus
 from dray.transfer.events import Cancel, Resume, Suspend
-
-if TYPE_CHECKING:
-    from dray.client.connections.link import Link
-    from dray.client.connections.runtime import Runtime
-    from dray.client.transfer.reference import Reference
 
 
 async def news(runtime: Runtime, board: Board) -> AsyncGenerator[TransferStatus, None]:

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.client.awaited.given import Given
 from dray.client.awaited.offers import (
@@ -57,12 +57,10 @@ from dray.errors import (
 )
 from dray.forks import Process, tell_of_forks
 from dray.model.limits import TRANSFER_SILENCE_S
+from dray.model.message import Message
 from dray.model.names import parse_queue_address
 from dray.model.transfer import AUTOMATIC, TransferState, TransferStatus
 from dray.transfer.events import ProducerEvent, SourceBroke, Suspend
-
-if TYPE_CHECKING:
-    from dray.model.message import Message
 
 
 class Manner(NamedTuple):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dray.client.awaited.fragments import Origin
 from dray.errors import LargeMessageCorrupt, Misuse
 from dray.model.names import parse_queue_address
 from dray.wire.frames import Done, LargeMove
-
-if TYPE_CHECKING:
-    from dray.client.awaited.fragments import Origin
 
 SUB_QUEUE = "unreadable"
 """Sub-queue for messages that only a newer receiver can read."""

@@ -16,16 +16,20 @@ from __future__ import annotations
 import hashlib
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from dray.client.awaited.large_sending import LargeSend, LargeSending, reporter_of, split_of
 from dray.client.awaited.transaction import Transaction
+from dray.client.connections.connection import Connection
+from dray.client.connections.link import Link
+from dray.client.files.digest import RollingDigest
+from dray.client.files.progress import Reporter
 from dray.client.files.steps import reached
 from dray.client.files.upload_state import (
     VERSION,
     UploadNote,
+    UploadOrigin,
     UploadStateFile,
     changed,
     check_same,
@@ -33,21 +37,13 @@ from dray.client.files.upload_state import (
     encode_origin,
     origin_of,
 )
-from dray.errors import InDoubt, Misuse
+from dray.errors import InDoubt, Misuse, SourceChanged
 from dray.large.split import SIZE_UNKNOWN
 from dray.model.classes import TransactionStatus
 from dray.model.files import encode_file
 from dray.model.ids import ManagerId, MessageId, join_id, split_id
 from dray.model.limits import UPLOAD_MARK_BYTES, UPLOAD_MARK_PARTS
 from dray.wire.frames import UploadBegin, UploadMark, UploadResume, UploadState
-
-if TYPE_CHECKING:
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.link import Link
-    from dray.client.files.digest import RollingDigest
-    from dray.client.files.progress import Reporter
-    from dray.client.files.upload_state import UploadOrigin
-    from dray.errors import SourceChanged
 
 _OPEN = "open"
 

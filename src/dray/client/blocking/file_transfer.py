@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from dray.client.awaited.transfer import Incoming as AwaitedIncoming
 from dray.client.awaited.transfer import Offer as AwaitedOffer
@@ -12,10 +12,7 @@ from dray.client.awaited.transfer import RunningTransfer as AwaitedRunning
 from dray.client.blocking.face import Face, blocking
 from dray.client.calls.public_calls import public
 from dray.client.connections.threads import iterate
-
-if TYPE_CHECKING:
-    from dray.model.transfer import TransferStatus
-
+from dray.model.transfer import TransferStatus
 
 _End = TypeVar("_End", AwaitedOffer, AwaitedIncoming)
 

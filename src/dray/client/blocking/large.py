@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.client.awaited.large import PARAMETERS
 from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
 from dray.client.blocking.face import Face, blocking, blocking_as
 from dray.client.blocking.large_message import LargeMessage
+from dray.client.blocking.queue import Queue
 from dray.client.calls.public_calls import public
+from dray.large.split import LargeMessageParameters
 from dray.model.limits import FRAGMENT_BYTES_MAX
-
-if TYPE_CHECKING:
-    from dray.client.blocking.queue import Queue
-    from dray.large.split import LargeMessageParameters
 
 
 @public()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING
 
+from dray.client.awaited.large_message_file import LargeMessageFile
 from dray.client.connections.threads import run
 from dray.model.limits import KIB
-
-if TYPE_CHECKING:
-    from dray.client.awaited.large_message_file import LargeMessageFile
 
 _BUFFER_BYTES = 64 * KIB
 """Copied from the fragment in memory; larger reads pass it by."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from dray.client.awaited.cursor import Cursor as AwaitedCursor
 from dray.client.awaited.queue import Queue as AwaitedQueue
@@ -11,10 +11,8 @@ from dray.client.blocking.face import Face, blocking
 from dray.client.calls.public_calls import public
 from dray.client.connections.link import QueueHandle
 from dray.client.connections.threads import iterate
-
-if TYPE_CHECKING:
-    from dray.model.message import Message
-    from dray.model.queued import QueuedMessage, QueuedPart
+from dray.model.message import Message
+from dray.model.queued import QueuedMessage, QueuedPart
 
 
 @public(made_by="Queue.cursor")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from dray.client.awaited.transaction import Transaction as AwaitedTransaction
 from dray.client.blocking.face import Face, blocking
 from dray.client.calls.public_calls import public
 from dray.client.connections.threads import run
-
-if TYPE_CHECKING:
-    from dray.model.classes import TransactionStatus
-    from dray.model.ids import TransactionId
+from dray.model.classes import TransactionStatus
+from dray.model.ids import TransactionId
 
 
 @public(made_by="Manager.transaction")

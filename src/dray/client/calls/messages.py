@@ -9,7 +9,6 @@ from inspect import Parameter
 from itertools import accumulate, repeat
 from operator import attrgetter, is_
 from typing import (
-    TYPE_CHECKING,
     Any,
     NamedTuple,
     Self,
@@ -36,7 +35,7 @@ from dray.model.limits import (
 from dray.model.message import Buffer, Message
 from dray.model.names import SYSTEM, parse_queue_address
 from dray.wire.alike import AlikeRecords, encode_alike, read_alike
-from dray.wire.frames import MARK_FIRST, MARK_LAST
+from dray.wire.frames import MARK_FIRST, MARK_LAST, Envelope
 from dray.wire.record import (
     FLAG_DEAD_LETTER,
     FLAG_JOURNAL,
@@ -52,9 +51,6 @@ from dray.wire.record import (
     read_header,
     read_properties,
 )
-
-if TYPE_CHECKING:
-    from dray.wire.frames import Envelope
 
 _Send = TypeVar("_Send", bound=Callable[..., Any])
 _MICROSECONDS = 1_000_000

@@ -15,11 +15,12 @@ Kept by the connection's `Link`, for all handles of one `Manager`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dray.client.calls.messages import ReceivedTransaction
 from dray.errors import ConnectionLost, DrayError, InDoubt
 from dray.model.classes import TransactionStatus
+from dray.model.message import Message
 from dray.wire.frames import (
     Head,
     Outcome,
@@ -29,10 +30,6 @@ from dray.wire.frames import (
     SelectByCorrelation,
     SelectById,
 )
-
-if TYPE_CHECKING:
-    from dray.model.message import Message
-
 
 _Answer = TypeVar("_Answer", bound=Head)
 

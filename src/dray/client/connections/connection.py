@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from dray.client.connections.lost_answers import Lost, answer_lost
 from dray.client.connections.session import ClientSession, Listener, Pending, same_error
@@ -26,12 +26,10 @@ from dray.forks import (
     wrong_process,
 )
 from dray.model.callers import Credential
+from dray.model.message import Buffer
 from dray.net.tls import carries_files
 from dray.wire.frames import Head, Lease, Leased, Opened, OpenQueue
 from dray.wire.stream import Frame, FrameStream
-
-if TYPE_CHECKING:
-    from dray.model.message import Buffer
 
 WELCOME_TIMEOUT_S = 10.0
 """A queue manager answers Hello from memory; this long is no answer."""

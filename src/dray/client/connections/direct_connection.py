@@ -10,18 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dray.client.connections.connection import Connection
 from dray.client.connections.session import Pending, Signal
 from dray.errors import DrayError, ProtocolError
-from dray.wire.frames import FRAME_HEADER_BYTES, decode_head, read_frame_header
+from dray.forks import Process
+from dray.model.message import Buffer
+from dray.wire.frames import FRAME_HEADER_BYTES, Head, decode_head, read_frame_header
 from dray.wire.stream import Frame
-
-if TYPE_CHECKING:
-    from dray.forks import Process
-    from dray.model.message import Buffer
-    from dray.wire.frames import Head
 
 _NOTHING = memoryview(b"")
 

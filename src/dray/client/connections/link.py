@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 from weakref import ref
 
 from dray.client.connections.claims import Claims
+from dray.client.connections.connection import Connection
+from dray.client.connections.lost_answers import Lost
+from dray.client.connections.runtime import Dialer, Runtime
 from dray.errors import ConnectionLost, QueueNotFound
 from dray.forks import Process, not_sent, tell_of_forks, this_process, wrong_process
 from dray.large.digests import DIGEST_KIND_DEFAULT
+from dray.model.message import Buffer
 from dray.wire.frames import Head, Opened
-
-if TYPE_CHECKING:
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.lost_answers import Lost
-    from dray.client.connections.runtime import Dialer, Runtime
-    from dray.model.message import Buffer
-    from dray.wire.stream import Frame
+from dray.wire.stream import Frame
 
 _Answer = TypeVar("_Answer", bound=Head)
 _BEGUN_KEPT = 64

@@ -15,16 +15,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, SocketConnection, send_some
 from dray.client.connections.session import Pending
+from dray.forks import Process
 from dray.model.limits import KIB
-
-if TYPE_CHECKING:
-    from dray.forks import Process
-    from dray.model.message import Buffer
-    from dray.wire.stream import Frame
+from dray.model.message import Buffer
+from dray.wire.stream import Frame
 
 SMALL_BYTES_MAX = 16 * KIB
 """Longer frames go from the memory in which they are: a copy of them costs more than a call."""

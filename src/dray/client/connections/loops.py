@@ -8,15 +8,13 @@ what cannot be undone is awaited to its end.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from dray.client.connections.loop_connection import LoopConnection
 from dray.client.connections.runtime import Dialer, Runtime
-
-if TYPE_CHECKING:
-    import socket
 
 _Result = TypeVar("_Result")
 

@@ -7,19 +7,16 @@ in which asyncio waits. The wire is the same, and so is every decision.
 
 from __future__ import annotations
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
+from dray.client.connections.connection import Connection
+from dray.model.callers import Credential
 from dray.model.limits import KIB
-
-if TYPE_CHECKING:
-    import socket
-
-    from dray.client.connections.connection import Connection
-    from dray.model.callers import Credential
 
 _WORTH_A_THREAD_BYTES = 256 * KIB
 """Hashing or checking less takes about as long as handing it over."""

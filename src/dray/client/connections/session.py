@@ -10,7 +10,7 @@ round trip. Nothing here reads, writes or waits; `connection` serializes the cal
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dray.errors import DrayError, ProtocolError, from_code
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -26,9 +26,7 @@ from dray.wire.frames import (
     encode_frame,
     read_again,
 )
-
-if TYPE_CHECKING:
-    from dray.wire.stream import Frame
+from dray.wire.stream import Frame
 
 Listener = Callable[[DrayError], None]
 """Told of the failure of a frame that wanted no answer."""

@@ -14,17 +14,13 @@ import select
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, SocketConnection, send_some
 from dray.client.connections.session import Pending
 from dray.errors import DrayError
-
-if TYPE_CHECKING:
-    from dray.forks import Process
-    from dray.model.message import Buffer
-    from dray.wire.stream import Frame
-
+from dray.forks import Process
+from dray.model.message import Buffer
+from dray.wire.stream import Frame
 
 _POLL_S_MAX = 86_400.0
 """`poll` counts milliseconds in 31 bits; longer waits are cut into days."""

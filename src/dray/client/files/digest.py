@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from dray.client.connections.runtime import Runtime
 from dray.forks import check_process, is_here, this_process
 from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
-
-if TYPE_CHECKING:
-    from dray.client.connections.runtime import Runtime
 
 _WORTH_A_THREAD_BYTES = 1 << 18
 """Hashing less takes about as long as handing it over."""

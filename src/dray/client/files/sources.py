@@ -13,16 +13,14 @@ import stat
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
+from typing import BinaryIO, Protocol, TypeVar, cast
 
+from dray.client.connections.runtime import Runtime
 from dray.client.formatters import Encoder, encoded
 from dray.errors import InvalidArgument, SourceChanged, SourceUnreadable
 from dray.large.split import SIZE_UNKNOWN
 from dray.model.limits import KIB, MIB
 from dray.model.message import Buffer
-
-if TYPE_CHECKING:
-    from dray.client.connections.runtime import Runtime
 
 Given = TypeVar("Given")
 

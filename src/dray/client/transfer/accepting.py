@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from dray.checksum import crc32c
+from dray.client.connections.runtime import Dialer
 from dray.client.files.progress import INTERVAL_S
 from dray.client.files.steps import reached
 from dray.client.transfer.board import Board, Rate
@@ -44,6 +45,7 @@ from dray.transfer.events import (
     WriteFragment,
 )
 from dray.wire.frames import Post
+from dray.wire.stream import Frame
 from dray.wire.transfer_frames import (
     Acked,
     AnyMessage,
@@ -55,10 +57,6 @@ from dray.wire.transfer_frames import (
     Verified,
     encode_message,
 )
-
-if TYPE_CHECKING:
-    from dray.client.connections.runtime import Dialer
-    from dray.wire.stream import Frame
 
 _DIRECT_FAILURES_MAX: Final = 2
 _DROPPED: Final = (TransferState.CANCELLED, TransferState.FAILED)

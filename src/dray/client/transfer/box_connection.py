@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dray.client.connections.session import ClientSession, Pending
+from dray.client.transfer.frame_socket import FrameSocket
 from dray.errors import DrayError, ProtocolError
+from dray.model.callers import Credential
 from dray.model.limits import KIB
 from dray.wire.frames import AttachBox, Credit, Post
+from dray.wire.stream import Frame
 from dray.wire.transfer_frames import size_of_post
-
-if TYPE_CHECKING:
-    from dray.client.transfer.frame_socket import FrameSocket
-    from dray.model.callers import Credential
-    from dray.wire.stream import Frame
 
 _CREDIT_BYTES: Final = 512 * KIB
 """So much is taken before the queue manager is told of it; a fraction of what it lets wait."""

@@ -14,23 +14,20 @@ import secrets
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from dray.client.transfer.certificate import showing_itself, trusting_only
-from dray.client.transfer.engine import Dialled
+from dray.client.transfer.engine import Dialled, Engine
 from dray.client.transfer.frame_socket import BUFFER_BYTES, FrameSocket
 from dray.errors import AddressInUse, DrayError, ProtocolError
 from dray.forks import keep_from_children
 from dray.model.transfer import AUTOMATIC
 from dray.net.send_buffer import widen
 from dray.net.tls import is_tunnel, local_host
+from dray.wire.stream import Frame
 from dray.wire.transfer_frames import AnyMessage, DirectOpening, Joined
-
-if TYPE_CHECKING:
-    from dray.client.transfer.engine import Engine
-    from dray.wire.stream import Frame
 
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - told apart, not listened on
 _UNKNOWN_MAX: Final = 16

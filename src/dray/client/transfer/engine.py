@@ -17,26 +17,23 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dray.client.transfer.board import settle
+from dray.client.connections.runtime import Dialer
+from dray.client.transfer.board import Board, settle
 from dray.client.transfer.box_connection import BoxConnection
 from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.frame_socket import SOCKET_ERRORS, FileRange, FrameSocket
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process, this_process
+from dray.model.callers import Credential
 from dray.wire.frames import Post
+from dray.wire.stream import Frame
 from dray.wire.transfer_frames import (
     AnyMessage,
     decode_message,
     encode_message,
 )
-
-if TYPE_CHECKING:
-    from dray.client.connections.runtime import Dialer
-    from dray.client.transfer.board import Board
-    from dray.model.callers import Credential
-    from dray.wire.stream import Frame
 
 _RECONNECT_S: Final = 0.1
 _RECONNECT_S_MAX: Final = 2.0

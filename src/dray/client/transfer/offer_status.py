@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from dray.client.transfer.board import Rate
-from dray.client.transfer.state import status_of_offer
+from dray.client.transfer.state import Offered, status_of_offer
 from dray.errors import DrayError, Misuse, TransferCancelled, TransferTimeout
 from dray.model.transfer import TransferState, TransferStatus
-
-if TYPE_CHECKING:
-    from dray.client.transfer.state import Offered
-    from dray.transfer.copies import ConsumerCopy
-    from dray.transfer.producer import Producer
+from dray.transfer.copies import ConsumerCopy
+from dray.transfer.producer import Producer
 
 
 class OfferStatuses:

@@ -6,8 +6,9 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dray.client.connections.runtime import Dialer
 from dray.client.files.progress import INTERVAL_S
 from dray.client.files.steps import reached
 from dray.client.transfer.board import Board, Told
@@ -54,9 +55,6 @@ from dray.wire.transfer_frames import (
     Joined,
     encode_message,
 )
-
-if TYPE_CHECKING:
-    from dray.client.connections.runtime import Dialer
 
 _BACKLOG_BYTES: Final = 2 * MIB
 """Bytes that wait for a socket; more would only wait."""
