@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
+from typing import NoReturn
 
 TYPE_CHECKING = False  # typing itself takes as long to load as everything before it
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import NoReturn
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

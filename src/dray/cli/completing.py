@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 from click.shell_completion import CompletionItem
 
 from dray.errors import DrayError
 from dray.model.classes import QueueKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NAMES = frozenset({"queue", "name", "source", "target", "outgoing"})
 """Arguments of commands that are names of queues."""

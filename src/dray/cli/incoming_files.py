@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 import click
 
 from dray.cli.output import print_json, printable_path
+from dray.client.blocking.queue import Queue
 from dray.errors import DrayError, ReceiveTimeout
+from dray.folders import FileNotReceived, FileReceived
 from dray.model.sizes import human_size
 from dray.model.words import counted
-
-if TYPE_CHECKING:
-    from dray.client.blocking.queue import Queue
-    from dray.folders import FileNotReceived, FileReceived
 
 SAID_AFTER_S = 2.0
 """A person begins to wonder."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
+from dray.aio import Manager
 from dray.console import pages, sample, v1
 from dray.console.console import Console, Tab, console_of
 from dray.console.door import Door, Doorkeeping
@@ -22,12 +24,6 @@ from dray.console.start_link import START
 from dray.console.statuses import status_of
 from dray.console.templating import STATIC
 from dray.errors import DrayError
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
-
-    from dray.aio import Manager
 
 _log = logging.getLogger(__name__)
 _HUNG_UP: Final = 499

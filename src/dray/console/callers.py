@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dray.aio import Manager
+from dray.client.awaited.opening import Opening
 from dray.model.callers import Credential
-
-if TYPE_CHECKING:
-    from dray.aio import Manager
-    from dray.client.awaited.opening import Opening
 
 CONSOLE: Final = Credential()
 """The console itself."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from dray.aio import Manager
 from dray.console.callers import Callers
 from dray.console.http.bounded_count import BoundedCount
 from dray.console.http.limits import BODIES_AT_ONCE_MAX
 from dray.console.templating import templates
 from dray.console.visitors import Visitor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.requests import Request
-
-    from dray.aio import Manager
 
 FRAGMENT: Final = "Dray-Fragment"
 """The script sends this header: it wants a part of a page and not a whole one."""

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dray.console.callers import CONSOLE
 from dray.console.console import VISITOR, Console
@@ -31,9 +32,6 @@ from dray.console.statuses import status_of
 from dray.console.visitors import Visitors
 from dray.errors import AccessDenied, DrayError
 from dray.model.callers import Credential
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SIGN_IN: Final = "/sign-in"
 SIGN_OUT: Final = "/sign-out"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs
+
+from starlette.requests import Request
 
 from dray.console.http.bodies import RequestBody
 from dray.errors import Misuse
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 _BYTES_MAX: Final = 1 << 20
 """Ids of 10,000 chosen messages fit."""

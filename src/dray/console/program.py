@@ -11,11 +11,14 @@ import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
+import uvicorn
 
 import dray.aio
+from dray.aio import Manager
+from dray.client.awaited.opening import Opening
 from dray.client.connections.address import parse_address
 from dray.console import pages
 from dray.console.app import TABS, application
@@ -26,19 +29,13 @@ from dray.console.http.server import end_with_input, server
 from dray.console.start_link import StartLink
 from dray.console.v1 import TokenHolders
 from dray.errors import InvalidConfiguration
+from dray.model.callers import Credential
 from dray.net.certificates import names_of
 from dray.net.doors import runtime_link
 from dray.net.listening import http_address, listening_socket
 from dray.net.tls import presenting
 from dray.net.tokens import is_within_machine
 from dray.notify import READY, STOPPING, notify
-
-if TYPE_CHECKING:
-    import uvicorn
-
-    from dray.aio import Manager
-    from dray.client.awaited.opening import Opening
-    from dray.model.callers import Credential
 
 _NICE: Final = 10
 """Beside a queue manager: where both want the same processor, the console gets a tenth of it."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from dray.metrics.families import MANAGER_INFO, OF_A_QUEUE, OF_THE_MANAGER, QUEUE_STATE
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
-    from dray.model.queue import ManagerInfo, QueueInfo
+from dray.model.queue import ManagerInfo, QueueInfo
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TOTAL: Final = "_total"

@@ -20,16 +20,14 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from dray.client.blocking.manager import Manager
+from dray.client.connections.runtime import Dialer
 from dray.errors import AddressInUse, DrayError, InvalidConfiguration
+from dray.model.queue import ManagerInfo
 from dray.model.sizes import human_size
 from dray.net.listening import http_address
-
-if TYPE_CHECKING:
-    from dray.client.connections.runtime import Dialer
-    from dray.model.queue import ManagerInfo
 
 _log = logging.getLogger(__name__)
 ANSWER_S: Final = 5.0

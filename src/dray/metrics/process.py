@@ -10,13 +10,10 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dray.client.connections.runtime import Dialer
 from dray.daemon.side_process import SideProcess
 from dray.metrics.http import MetricsServer
-
-if TYPE_CHECKING:
-    from dray.client.connections.runtime import Dialer
 
 _ADDRESS_AT = 4
 

@@ -6,10 +6,9 @@ rest of the change in depth has left.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from dray.model.queue import QueueInfo
+from dray.model.queue import QueueInfo
 
 
 class Rates(NamedTuple):

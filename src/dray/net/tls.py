@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dray.errors import InvalidConfiguration
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CA_VARIABLE = "DRAY_CA"
 CERT_VARIABLE, KEY_VARIABLE = "DRAY_CERT", "DRAY_KEY"

@@ -21,17 +21,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import crc32c
 import msgspec
 
 from dray.errors import DrayError, ProtocolError, StoreCorrupt
 from dray.large.digests import DIGESTS
+from dray.large.join import Assembly
 from dray.large.split import read_control
 from dray.manager.change import QUARANTINE_NAME
 from dray.manager.entries import Entry, unpack
 from dray.manager.queue import Account, StoredQueue, find_parts
+from dray.manager.state import State
 from dray.model.ids import ManagerId, join_id
 from dray.offline.checking_files import check_audit, check_checkpoints, check_queue_files
 from dray.offline.findings import CheckReport
@@ -39,10 +41,6 @@ from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
 from dray.store.heap.heap import Extent, file_name, numbers_of
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
-
-if TYPE_CHECKING:
-    from dray.large.join import Assembly
-    from dray.manager.state import State
 
 Told = Callable[[int, int], object]
 _EVENT: Final = 2083

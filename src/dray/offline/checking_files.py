@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dray.manager.change import LQS_EDITABLE, LQS_EVENTS, changed_in_file, check_editable
 from dray.manager.disk import path_in_file
+from dray.manager.queue import StoredQueue
+from dray.offline.findings import CheckReport
+from dray.offline.stopped import Offline
 from dray.store.access_log import verify_access_log
 from dray.store.audit import AUDIT_NAME
 from dray.store.decisions import LogState, Pair
@@ -14,13 +17,8 @@ from dray.store.disk import LOCK_NAME
 from dray.store.log.checkpoint import PAIRS, CheckpointState
 from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name, is_unfinished
 from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verify_audit
+from dray.store.reading import ReadOnlyDisk
 from dray.store.recovery.survey import Sight, look
-
-if TYPE_CHECKING:
-    from dray.manager.queue import StoredQueue
-    from dray.offline.findings import CheckReport
-    from dray.offline.stopped import Offline
-    from dray.store.reading import ReadOnlyDisk
 
 _QUEUE_FILE_BYTES_MAX: Final = 64 << 10
 _LEFT_TO_THE_LOG: Final = {Pair.NONE, Pair.TORN}

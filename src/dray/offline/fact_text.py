@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from dray.manager.entries import TAIL_BYTES
@@ -17,9 +15,7 @@ from dray.manager.facts import (
     positions_in,
     unpack_lookups,
 )
-
-if TYPE_CHECKING:
-    from dray.manager.state import State
+from dray.manager.state import State
 
 _BYTES_SHOWN_MAX = 16
 

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -36,10 +36,7 @@ from dray.store.log.checkpoint import Snapshots
 from dray.store.real_disk import RealDisk
 from dray.store.recovery.recovery import History
 from dray.store.store import Store
-from dray.wire.archive import ArchiveReader
-
-if TYPE_CHECKING:
-    from dray.wire.archive import Run
+from dray.wire.archive import ArchiveReader, Run
 
 Told = Callable[[int, int], object]
 SUFFIX: Final = ".restoring"

@@ -8,8 +8,8 @@ checkpoint; the story then begins with the place of the message.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -37,9 +37,6 @@ from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
 from dray.store.heap.heap import file_name
 from dray.store.log.qmlog import LogReader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Happened(msgspec.Struct, kw_only=True):

@@ -8,13 +8,15 @@ never returns, order is kept, and no message is there in part.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from random import Random
-from typing import TYPE_CHECKING
 
 from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.message import Message
+from dray.model.queue import QueueInfo
+from dray.testing.disk import SimDisk
 from dray.testing.harness import MANAGER_ID, ManagerHarness
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import (
@@ -30,12 +32,6 @@ from dray.testing.storage_queries import joined
 from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dray.model.queue import QueueInfo
-    from dray.testing.disk import SimDisk
 
 INTERNAL = {"admin_queue$", "notify_queue$", "order_queue$"}
 """Queues that are in no quota."""

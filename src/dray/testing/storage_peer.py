@@ -7,7 +7,6 @@ forgets which messages it has accepted and confirmed; `Recording` has from when 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from dray.manager.events import LinkFrame, LinkSend, LinkUp, Peer
 from dray.model.classes import MessageClass
@@ -15,13 +14,11 @@ from dray.testing.harness import ManagerHarness
 from dray.testing.keyed_manager import KeyedManager
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, ORDERS, OUTGOING, RECEIVED, Consequences
+from dray.testing.storage_model import Contents
+from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters
 from dray.wire import frames
 from dray.wire.stream import Frame
-
-if TYPE_CHECKING:
-    from dray.testing.storage_model import Contents
-    from dray.testing.storage_recording import Recording
 
 STREAM, SEQUENCE = 77, 1_700_000_000 << 32
 REPEATS, CONFIRMS = 0.2, 0.5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +11,8 @@ from dray.cli.messages import look_at, print_messages
 from dray.cli.output import print_json, print_table
 from dray.cli.queued import file_of, values_of
 from dray.cli.settings import Settings, takes_most, takes_url_and_json
+from dray.model.queued import QueuedMessage
 from dray.model.words import size_text, time_text
-
-if TYPE_CHECKING:
-    from dray.model.queued import QueuedMessage
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import EllipsisType
 
 import click
 
@@ -17,9 +17,6 @@ from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
 from dray.model.sizes import human_size
 from dray.model.words import counted, size_text
-
-if TYPE_CHECKING:
-    from types import EllipsisType
 
 _TROUBLED = frozenset({"refused", "diverged", "need-validation", "on hold"})
 """States of an outgoing queue that somebody has to know of."""

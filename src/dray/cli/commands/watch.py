@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -15,9 +15,6 @@ from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
 from dray.model.words import counted
-
-if TYPE_CHECKING:
-    from typing import Any
 
 
 @click.command(cls=WaitingCommand)

@@ -10,21 +10,17 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from dray.console.http.limits import LONG_BODY_BYTES, PIECE_BYTES, STALLED_S
 from dray.console.http.long_body import LongBody, interrupted, stalled
 from dray.console.http.protocol import HANG_UP, TAKE_BODY
 from dray.errors import DrayError
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
-
-    from dray.large.digests import Digest
+from dray.large.digests import Digest
 
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")

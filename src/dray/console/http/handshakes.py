@@ -6,14 +6,12 @@ asyncio would wait a minute for each of any number of connections that say nothi
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dray.net.handshakes import HANDSHAKE_S, BoundedHandshakes
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
 
 
 class HttpsHandshakes:

@@ -6,21 +6,18 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
+import ssl
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from dray.console.http.handshakes import HttpsHandshakes
 from dray.console.http.limits import CONNECTIONS_MAX, GRACE_S, HEAD_BYTES_MAX
 from dray.console.http.protocol import BoundedProtocol, WithoutHead
-
-if TYPE_CHECKING:
-    import socket
-    import ssl
-
-    from starlette.types import ASGIApp
 
 _INPUT_BYTES: Final = 4096
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from dray.aio import Manager
 from dray.console.form import read_form, whole_number
 from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.shared import Shared
 from dray.errors import AccessDenied, Misuse
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from dray.aio import Manager
-    from dray.model.tokens import TokenInfo
+from dray.model.tokens import TokenInfo
 
 _PATH: Final = "/access"
 _DAY_S: Final = 86_400.0

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dray.aio import Manager
 from dray.console.console import FRAGMENT, Console, console_of
 from dray.console.pages.shared import Shared
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from dray.aio import Manager
 
 
 async def at(request: Request) -> tuple[Console, Manager]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import dray.aio
+from dray.aio import LargeMessage, Manager
 from dray.client.awaited.large_message import verified_pieces
+from dray.console.http.bodies import Piece
 from dray.console.pages.previews import (
     PARQUET,
     PREVIEW_BYTES_MAX,
@@ -16,13 +17,7 @@ from dray.console.pages.previews import (
     parquet_of,
     preview_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from dray.aio import LargeMessage, Manager
-    from dray.console.http.bodies import Piece
-    from dray.model.queued import QueuedMessage
+from dray.model.queued import QueuedMessage
 
 
 async def head_of(manager: Manager, found: QueuedMessage) -> bytes:

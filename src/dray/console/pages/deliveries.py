@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from dray.aio import Manager
 from dray.console.form import read_form
 from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.doctor import finding_of
 from dray.console.pages.shared import Shared
 from dray.errors import AccessDenied, Misuse, QueueNotFound
 from dray.model.classes import QueueKind
+from dray.model.queue import PeerInfo, QueueInfo
 from dray.model.sizes import human_size
 from dray.model.words import counted
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from dray.aio import Manager
-    from dray.model.queue import PeerInfo, QueueInfo
 
 _PATH: Final = "/deliveries"
 _HAPPENS: Final = "This happens, and nothing takes it back:"

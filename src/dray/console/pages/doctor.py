@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -12,11 +13,7 @@ from dray.console.form import read_form
 from dray.console.pages.asking import at, done, link, show
 from dray.console.pages.shared import Shared
 from dray.errors import Misuse
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from dray.model.finding import DoctorFinding
+from dray.model.finding import DoctorFinding
 
 _COMMAND: Final = re.compile(r"`([^`]*)`")
 

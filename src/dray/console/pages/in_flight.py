@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from dray.aio import Manager
+from dray.console.pages.paces import Paces
 from dray.errors import AccessDenied, MessageNotFound, ProtocolError, QueueNotFound
 from dray.large.split import read_control
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
 from dray.model.queued import QueuedMessage, Wholeness
-
-if TYPE_CHECKING:
-    from dray.aio import Manager
-    from dray.console.pages.paces import Paces
 
 _SEARCHED_MAX: Final = 50_000
 """Messages of a queue that are looked through: 200 GB of one large message."""

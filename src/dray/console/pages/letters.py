@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from dray.aio import Manager
 from dray.console.console import console_of
 from dray.console.form import read_form
 from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.queues import page_of
 from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
-from dray.model.queued import by_destination
+from dray.model.queued import QueuedMessage, by_destination
 from dray.model.sizes import human_size
 from dray.model.words import counted
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from dray.aio import Manager
-    from dray.model.queued import QueuedMessage
 
 _PAGE: Final = 100
 _PATH: Final = "/deadletters"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from dray.aio import Manager
 from dray.console.attachments import PIXELS_MAX, attachment, is_shown, picture_type
 from dray.console.callers import CONSOLE
 from dray.console.console import console_of, visitor_of
 from dray.console.form import whole_number
 from dray.console.http.bodies import BodyAnswer, Piece
+from dray.console.http.bounded_count import BoundedCount
 from dray.console.pages.asking import at, link
 from dray.console.pages.bodies import ParquetTurns, head_of, opened, preview
 from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
@@ -22,17 +26,9 @@ from dray.errors import LargeMessageError, MessageNotFound
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import KIB
 from dray.model.message import Message
+from dray.model.queued import QueuedMessage
 from dray.model.sizes import human_size
 from dray.model.words import counted, time_text
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from starlette.requests import Request
-
-    from dray.aio import Manager
-    from dray.console.http.bounded_count import BoundedCount
-    from dray.model.queued import QueuedMessage
 
 _SHOWN_HEX: Final = 256
 

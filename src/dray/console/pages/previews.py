@@ -14,7 +14,8 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from dray.console.attachments import is_shown, picture_type
 from dray.console.parquet_rows import (
@@ -27,9 +28,6 @@ from dray.console.parquet_rows import (
 )
 from dray.model.limits import KIB, MIB
 from dray.model.words import hex_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PREVIEW_BYTES_MAX: Final = 64 * KIB
 """Two screens of text; a browser shows it at once."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from dray.aio import Manager
 from dray.console.form import Form, read_form, whole_number
 from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.rates import HEIGHT, WIDTH, Chart, QueueRates
@@ -17,14 +19,9 @@ from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
+from dray.model.queued import QueuedMessage, QueuedPart
 from dray.model.sizes import human_size, size_in_bytes
 from dray.model.words import counted
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from dray.aio import Manager
-    from dray.model.queued import QueuedMessage, QueuedPart
 
 _PAGE_QUEUES: Final = 100
 _PAGE_MESSAGES: Final = 100

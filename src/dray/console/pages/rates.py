@@ -9,14 +9,12 @@ import asyncio
 import time
 from array import array
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from dray.console.callers import Callers
 from dray.errors import DrayError
+from dray.model.queue import QueueInfo
 from dray.model.rates import Rates, rates_between
-
-if TYPE_CHECKING:
-    from dray.console.callers import Callers
-    from dray.model.queue import QueueInfo
 
 EVERY_S: Final = 5.0
 """Fine enough for a line of 15 minutes, and rare enough to cost the queue manager nothing."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-if TYPE_CHECKING:
-    from dray.aio import Manager
+from dray.aio import Manager
 
 _Answer = TypeVar("_Answer")
 _TIMES: Final = 10.0

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from dray.aio import Manager
+from dray.console.callers import Callers
 from dray.errors import AccessDenied, DrayError, MessageNotFound, Misuse
 from dray.model.classes import MessageClass, QueueKind
+from dray.model.message import Message
 from dray.model.names import DEAD_LETTER_QUEUES
+from dray.model.queue import ManagerInfo, QueueInfo
 from dray.model.queued import reason_of
-
-if TYPE_CHECKING:
-    from dray.aio import Manager
-    from dray.console.callers import Callers
-    from dray.model.message import Message
-    from dray.model.queue import ManagerInfo, QueueInfo
 
 _SEARCHED_MAX: Final = 10_000
 """Messages of a queue in which acknowledgments are looked for; a longer one would be read whole."""

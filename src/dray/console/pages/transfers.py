@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 import dray.aio
+from dray.aio import Incoming, Manager, Offer
+from dray.client.files.upload_state import UnfinishedUpload
 from dray.console.form import read_form
 from dray.console.pages.asking import ask, at, done, link, show
 from dray.console.pages.in_flight import in_flight, that_leaves
@@ -17,14 +20,8 @@ from dray.console.pages.paces import Paces
 from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
 from dray.model.sizes import human_size
+from dray.model.transfer import TransferStatus
 from dray.model.words import counted
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from dray.aio import Incoming, Manager, Offer
-    from dray.client.files.upload_state import UnfinishedUpload
-    from dray.model.transfer import TransferStatus
 
 _PATH: Final = "/transfers"
 

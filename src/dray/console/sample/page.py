@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -19,11 +21,6 @@ from dray.console.sample.received import ReceivedFile, ReceivedFiles
 from dray.console.statuses import status_of
 from dray.errors import DrayError, Misuse
 from dray.model.limits import FRAGMENT_BYTES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from starlette.requests import Request
 
 _DRAINED_BYTES_MAX: Final = 64 << 20
 """More of a file that was refused is not worth its time on the network."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from dray.aio import Manager
 from dray.errors import QueueNotFound
-
-if TYPE_CHECKING:
-    from dray.aio import Manager
 
 QUEUE: Final = "largemessageq"
 STATUS_QUEUE: Final = "statusq"

@@ -13,17 +13,15 @@ import hashlib
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dray.aio import LargeMessage, Transaction
 from dray.client.awaited.large_message import verified_pieces
 from dray.console.attachments import PICTURE_HEAD_BYTES, is_shown, picture_type
+from dray.console.http.bodies import Piece
+from dray.console.visitors import Visitor
 from dray.errors import DrayError, Misuse
-
-if TYPE_CHECKING:
-    from dray.aio import LargeMessage, Transaction
-    from dray.console.http.bodies import Piece
-    from dray.console.visitors import Visitor
-    from dray.model.message import Message
+from dray.model.message import Message
 
 _HELD_MAX: Final = 8
 """Files at a time. A plain one is in memory with up to 4 MiB, a large one is at the manager."""

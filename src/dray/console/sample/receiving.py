@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from dray.aio import LargeMessageQueue
+from dray.aio import LargeMessageQueue, Manager
 from dray.console.sample.queues import QUEUE, STATUS_QUEUE, make_missing
 from dray.console.sample.received import ReceivedFile
+from dray.console.visitors import Visitor
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse
 from dray.model.classes import MessageClass
-
-if TYPE_CHECKING:
-    from dray.aio import Manager
-    from dray.console.visitors import Visitor
-    from dray.model.queued import QueuedMessage
+from dray.model.queued import QueuedMessage
 
 TIMEOUT_S: Final = 10.0
 """The timeout of the original."""

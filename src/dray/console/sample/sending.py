@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from dray.aio import LargeMessageQueue
+from dray.aio import LargeMessageQueue, Manager
 from dray.console.form import whole_number
+from dray.console.http.bodies import RequestBody
 from dray.console.sample.queues import QUEUE, STATUS_QUEUE, make_missing
 from dray.errors import InvalidArgument, MessageNotFound
 from dray.large.split import check_fragment_size
 from dray.model.limits import FRAGMENT_BYTES_MAX, LABEL_CHARACTERS_MAX, MESSAGE_BYTES_MAX
 from dray.wire.record import too_large
-
-if TYPE_CHECKING:
-    from dray.aio import Manager
-    from dray.console.http.bodies import RequestBody
 
 FRAGMENT_SIZE: Final = 10_000
 """The default of the original."""

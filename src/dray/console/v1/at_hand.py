@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from dray.console.v1.limits import UPLOADS_AT_HAND_MAX
-
-if TYPE_CHECKING:
-    from dray.console.v1.resumable import HttpUpload, UploadName
+from dray.console.v1.resumable import HttpUpload, UploadName
 
 
 class UploadsAtHand:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from dray.aio import Transaction
 from dray.console.http.bodies import RequestBody
 from dray.console.http.protocol import CERTIFIED
 from dray.console.http.refusal import HttpRefusal
@@ -18,11 +20,6 @@ from dray.console.v1.limits import JSON_BYTES_MAX
 from dray.console.v1.problems import problem
 from dray.console.v1.properties import TRANSACTION
 from dray.errors import DrayError
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from dray.aio import Transaction
 
 Asked = TypeVar("Asked")
 _JSON: Final = "application/json"

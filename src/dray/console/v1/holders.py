@@ -12,8 +12,11 @@ import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dray.aio import Manager
+from dray.client.awaited.opening import Opening
+from dray.client.connections.link import Link
 from dray.console.http.bounded_count import BoundedCount
 from dray.console.http.limits import BODIES_AT_ONCE_MAX
 from dray.console.http.refusal import HttpRefusal
@@ -30,11 +33,6 @@ from dray.console.v1.limits import (
 from dray.errors import AccessDenied
 from dray.model.callers import Credential
 from dray.model.names import STATUS_QUEUE
-
-if TYPE_CHECKING:
-    from dray.aio import Manager
-    from dray.client.awaited.opening import Opening
-    from dray.client.connections.link import Link
 
 Connects = Callable[[Credential], "Opening[Manager]"]
 """Connects to the queue manager as a caller."""

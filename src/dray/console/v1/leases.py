@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+from starlette.responses import Response
 
-from dray.aio import LargeMessage, LargeMessageQueue, Transaction
+from dray.aio import LargeMessage, LargeMessageQueue, Queue, Transaction
 from dray.client.awaited.large_message import verified_pieces
 from dray.client.calls.messages import checked_header, messages_in
 from dray.client.calls.requests import wait_for
@@ -30,11 +31,6 @@ from dray.errors import LargeMessageMixing, ReceiveTimeout
 from dray.model.classes import TransactionStatus
 from dray.model.message import Message
 from dray.wire.frames import Envelope, Messages, Range, ReadPart, Receive, SelectFirst
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from dray.aio import Queue
 
 ANY: Final = "any"
 _FIRST: Final = SelectFirst()

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from dray.aio import Manager
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, Endpoint, Row
 from dray.console.v1.problems import problem
 from dray.errors import DrayError
 from dray.metrics.http import ANSWER_S, said_of_room
-
-if TYPE_CHECKING:
-    from dray.aio import Manager
 
 METRICS, HEALTH, READINESS = "/metrics", "/healthz", "/readyz"
 OPERATORS: Final = (METRICS, HEALTH, READINESS)

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.limits import HEADERS_CHARACTERS_MAX
 from dray.model.classes import Acknowledge
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PREFIX: Final = "dray-"
 KIND: Final = "Dray-Kind"

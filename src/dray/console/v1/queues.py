@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
+from starlette.responses import Response
 
 from dray.console.v1.calls import Call, answered, nothing
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
 
 
 class NewQueue(msgspec.Struct, forbid_unknown_fields=True):

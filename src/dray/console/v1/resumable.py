@@ -13,21 +13,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from blake3 import blake3
 
+from dray.aio import Queue
 from dray.client.awaited.large import PARAMETERS
 from dray.client.awaited.transaction import Transaction
 from dray.client.calls.messages import checked_header, record_of
+from dray.client.connections.connection import Connection
+from dray.client.connections.link import Link
 from dray.client.files.upload_state import UploadOrigin
+from dray.console.http.bodies import RequestBody
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.limits import UPLOAD_FRAGMENT_BYTES, UPLOAD_FRAGMENTS
 from dray.console.v1.metadata import UploadMetadata, metadata_of
 from dray.errors import MessageNotFound, NotTransactional, ProtocolError, TransactionSequence
 from dray.large.digests import BLAKE3, Digest
-from dray.large.split import RoomNeeded, Split
+from dray.large.split import PartMessage, RoomNeeded, Split
 from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import (
@@ -50,13 +54,6 @@ from dray.wire.frames import (
     UploadState,
 )
 from dray.wire.record import HEADER_BYTES
-
-if TYPE_CHECKING:
-    from dray.aio import Queue
-    from dray.client.connections.connection import Connection
-    from dray.client.connections.link import Link
-    from dray.console.http.bodies import RequestBody
-    from dray.large.split import PartMessage
 
 _OPEN: Final = "open"
 _SAID: Final = "tus"

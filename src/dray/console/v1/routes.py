@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Message, Receive, Scope, Send
 
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1 import leases, queues, sending, transactions, uploads
 from dray.console.v1.calls import Endpoint, Row
 from dray.console.v1.openapi import document
 from dray.console.v1.problems import problem
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import Message, Receive, Scope, Send
-
 
 ROWS: Final = (
     Row("GET", "/v1/manager", queues.manager, (200,), "State of the queue manager.", changes=False),

@@ -9,9 +9,11 @@ the message sent, however the first one ended.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from dray.aio import LargeMessageQueue
+from starlette.responses import Response
+
+from dray.aio import LargeMessageQueue, Queue, Transaction
 from dray.console.http.bodies import RequestBody
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, answered
@@ -22,11 +24,6 @@ from dray.model.classes import TransactionStatus
 from dray.model.ids import split_id
 from dray.model.names import REQUEST_KEY
 from dray.wire.frames import BatchIs, CommitBatch, DescribeBatch
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from dray.aio import Queue, Transaction
 
 PLAIN: Final = "message"
 LARGE: Final = "large"

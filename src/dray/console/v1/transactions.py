@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+
+from starlette.responses import Response
 
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
 from dray.console.v1.held import Ended, new_id
 from dray.console.v1.limits import LEASE_S, TRANSACTIONS_MAX
 from dray.model.ids import split_id
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from starlette.responses import Response
 
 
 async def begin(call: Call) -> Response:

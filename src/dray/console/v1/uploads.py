@@ -7,10 +7,13 @@ import base64
 import hashlib
 import re
 import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from functools import wraps
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from starlette.responses import Response
 
 from dray.console.http.bodies import RequestBody
 from dray.console.http.refusal import HttpRefusal
@@ -29,11 +32,6 @@ from dray.console.v1.resumable import (
     resumed,
 )
 from dray.model.limits import UPLOAD_AGE_S_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from starlette.responses import Response
 
 VERSION: Final = "1.0.0"
 ALGORITHMS: Final = ("sha1", "sha256", "md5")

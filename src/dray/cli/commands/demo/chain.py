@@ -7,14 +7,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dray.cli.commands.demo.loss import Hole
 from dray.cli.commands.demo.sending import SentFile
 from dray.cli.commands.demo.verdict import DemoVerdict
-
-if TYPE_CHECKING:
-    from dray.model.message import Message
+from dray.model.message import Message
 
 
 def judge_chain(
