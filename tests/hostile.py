@@ -19,7 +19,7 @@ import ssl
 import threading
 from contextlib import ExitStack, suppress
 
-from dray.wire import file_frames, frames
+from dray.wire import file_frames, frames, message_frames, selections
 from tests.unit.daemon.raw_client import RawClient, connected
 
 BODY = 300_000
@@ -76,14 +76,16 @@ class Hostile:
     def half_a_body(self, _number: int) -> None:
         client = self.caller()
         client.ask(frames.Hello("client"))
-        said = frames.encode_frame(frames.Send(16, 0, [BODY], [0]), 2, BODY) + bytes(BODY // 2)
+        said = frames.encode_frame(message_frames.Send(16, 0, [BODY], [0]), 2, BODY) + bytes(
+            BODY // 2
+        )
         client.socket.sendall(said)
 
     def seeker(self, number: int) -> None:
         client = self.caller()
         client.ask(frames.Hello("client"))
-        select = frames.SelectByCorrelation(f"nobody sends {number}")
-        client.say(frames.Receive(16, 0, 600.0, select=select), 2)
+        select = selections.SelectByCorrelation(f"nobody sends {number}")
+        client.say(message_frames.Receive(16, 0, 600.0, select=select), 2)
 
     def lender(self, _number: int) -> None:
         with connected(self.unix) as client:

@@ -12,7 +12,7 @@ import pytest
 import dray
 import dray.aio
 from dray.client.calls.public_calls import inner_calls
-from dray.wire.frames import SelectFirst
+from dray.wire.selections import SelectFirst
 
 DEADLINE_S = 100
 

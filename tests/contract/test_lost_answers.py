@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 import dray
-from dray.wire.frames import Commit, Receive, Send
+from dray.wire.message_frames import Commit, Receive, Send
 from tests.contract.conftest import DOORS
 from tests.contract.faces import inside
 from tests.lines.losing_line import LosingLine

@@ -7,7 +7,8 @@ import uuid
 import pytest
 
 import dray
-from dray.wire.frames import DeleteQueue, Done
+from dray.wire.frames import Done
+from dray.wire.queue_frames import DeleteQueue
 
 
 def test_a_created_queue_is_listed_with_what_it_was_created_with(manager, make_queue):

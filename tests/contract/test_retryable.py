@@ -16,8 +16,15 @@ import dray
 import dray.aio
 from dray.client.calls.public_calls import inner_calls
 from dray.errors import every_error
-from dray.wire import backup_frames
-from dray.wire import frames as said
+from dray.wire import (
+    backup_frames,
+    large_frames,
+    message_frames,
+    queue_frames,
+    range_frames,
+    token_frames,
+)
+from dray.wire.head import Head
 from tests.contract.faces import inside
 from tests.lines.losing_line import LosingLine
 
@@ -43,7 +50,7 @@ class Call(NamedTuple):
     """A call, the request of which the answer is lost, and what it has to end with."""
 
     make: object
-    request: type[said.Head]
+    request: type[Head]
     error: type[dray.DrayError] = LOST
     retryable: bool = True
     once: bool = False
@@ -80,70 +87,86 @@ class CallTargets:
 
 CALLS = {
     "Manager.create_queue": Call(
-        lambda targets: targets.manager.create_queue("new"), said.CreateQueue, retryable=False
+        lambda targets: targets.manager.create_queue("new"),
+        queue_frames.CreateQueue,
+        retryable=False,
     ),
     "Manager.create_queue, exist_ok": Call(
-        lambda targets: targets.manager.create_queue("new", exist_ok=True), said.CreateQueue
+        lambda targets: targets.manager.create_queue("new", exist_ok=True), queue_frames.CreateQueue
     ),
-    "Manager.queues": Call(lambda targets: targets.manager.queues(), said.ListQueues),
+    "Manager.queues": Call(lambda targets: targets.manager.queues(), queue_frames.ListQueues),
     "Manager.delete_queue": Call(
-        lambda targets: targets.manager.delete_queue("large"), said.DeleteQueue, retryable=False
+        lambda targets: targets.manager.delete_queue("large"),
+        queue_frames.DeleteQueue,
+        retryable=False,
     ),
     "Manager.outcome": Call(
-        lambda targets: targets.manager.outcome(targets.prepared), said.Outcome
+        lambda targets: targets.manager.outcome(targets.prepared), message_frames.Outcome
     ),
-    "Manager.prepared": Call(lambda targets: targets.manager.prepared(), said.ListPrepared),
+    "Manager.prepared": Call(
+        lambda targets: targets.manager.prepared(), message_frames.ListPrepared
+    ),
     "Manager.commit_prepared": Call(
-        lambda targets: targets.manager.commit_prepared(targets.prepared), said.SettlePrepared
+        lambda targets: targets.manager.commit_prepared(targets.prepared),
+        message_frames.SettlePrepared,
     ),
     "Manager.abort_prepared": Call(
-        lambda targets: targets.manager.abort_prepared(targets.prepared), said.SettlePrepared
+        lambda targets: targets.manager.abort_prepared(targets.prepared),
+        message_frames.SettlePrepared,
     ),
-    "Manager.info": Call(lambda targets: targets.manager.info(), said.Describe),
-    "Manager.pause": Call(lambda targets: targets.manager.pause(OUTGOING), said.PauseQueue),
-    "Manager.resume": Call(lambda targets: targets.manager.resume(OUTGOING), said.PauseQueue),
-    "Manager.peers": Call(lambda targets: targets.manager.peers(), said.ListPeers),
+    "Manager.info": Call(lambda targets: targets.manager.info(), queue_frames.Describe),
+    "Manager.pause": Call(lambda targets: targets.manager.pause(OUTGOING), queue_frames.PauseQueue),
+    "Manager.resume": Call(
+        lambda targets: targets.manager.resume(OUTGOING), queue_frames.PauseQueue
+    ),
+    "Manager.peers": Call(lambda targets: targets.manager.peers(), queue_frames.ListPeers),
     "Manager.accept_peer": Call(
-        lambda targets: targets.manager.accept_peer(PEER), said.AcceptPeer, retryable=False
+        lambda targets: targets.manager.accept_peer(PEER), queue_frames.AcceptPeer, retryable=False
     ),
     "Manager.accept_peer, by its id": Call(
-        lambda targets: targets.manager.accept_peer(PEER, "c" * 32), said.AcceptPeer
+        lambda targets: targets.manager.accept_peer(PEER, "c" * 32), queue_frames.AcceptPeer
     ),
     "Manager.forget_peer": Call(
-        lambda targets: targets.manager.forget_peer(PEER), said.ForgetPeer, retryable=False
+        lambda targets: targets.manager.forget_peer(PEER), queue_frames.ForgetPeer, retryable=False
     ),
     "Manager.create_token": Call(
-        lambda targets: targets.manager.create_token("till"), said.CreateToken, retryable=False
+        lambda targets: targets.manager.create_token("till"),
+        token_frames.CreateToken,
+        retryable=False,
     ),
-    "Manager.access": Call(lambda targets: targets.manager.access(), said.DescribeAccess),
+    "Manager.access": Call(lambda targets: targets.manager.access(), token_frames.DescribeAccess),
     "Manager.unfinished_uploads": Call(
-        lambda targets: targets.manager.unfinished_uploads(), said.ListUploads
+        lambda targets: targets.manager.unfinished_uploads(), large_frames.ListUploads
     ),
-    "Manager.tokens": Call(lambda targets: targets.manager.tokens(), said.ListTokens),
+    "Manager.tokens": Call(lambda targets: targets.manager.tokens(), token_frames.ListTokens),
     "Manager.revoke_token": Call(
-        lambda targets: targets.manager.revoke_token("targets"), said.RevokeToken, retryable=False
+        lambda targets: targets.manager.revoke_token("targets"),
+        token_frames.RevokeToken,
+        retryable=False,
     ),
     "Manager.accept_outgoing": Call(
         lambda targets: targets.manager.accept_outgoing(OUTGOING),
-        said.ResolveOutgoing,
+        queue_frames.ResolveOutgoing,
         retryable=False,
     ),
     "Manager.discard_outgoing": Call(
         lambda targets: targets.manager.discard_outgoing(OUTGOING),
-        said.ResolveOutgoing,
+        queue_frames.ResolveOutgoing,
         retryable=False,
     ),
     "Manager.move": Call(
         lambda targets: targets.manager.move("orders", "other"),
-        said.MoveMessages,
+        message_frames.MoveMessages,
         DOUBT,
         retryable=False,
     ),
-    "Manager.doctor": Call(lambda targets: targets.manager.doctor(), said.Describe),
-    "Manager.dead_letters": Call(lambda targets: targets.manager.dead_letters(), said.ReadRange),
+    "Manager.doctor": Call(lambda targets: targets.manager.doctor(), queue_frames.Describe),
+    "Manager.dead_letters": Call(
+        lambda targets: targets.manager.dead_letters(), range_frames.ReadRange
+    ),
     "Manager.retry_dead_letters": Call(
         lambda targets: targets.manager.retry_dead_letters(to="orders"),
-        said.MoveMessages,
+        message_frames.MoveMessages,
         DOUBT,
         retryable=False,
     ),
@@ -151,103 +174,121 @@ CALLS = {
         lambda targets: targets.manager.drop_dead_letters(
             [each.id for each in targets.manager.dead_letters()]
         ),
-        said.MoveMessages,
+        message_frames.MoveMessages,
         DOUBT,
         retryable=False,
     ),
     "Manager.set_quota": Call(
-        lambda targets: targets.manager.set_quota("orders", "1GiB"), said.SetQuota
+        lambda targets: targets.manager.set_quota("orders", "1GiB"), queue_frames.SetQuota
     ),
     "Manager.backup": Call(
         lambda targets: targets.manager.backup(targets.target()), backup_frames.Backup
     ),
-    "Queue.send": Call(lambda targets: targets.queue.send(b"x"), said.Send, DOUBT, retryable=False),
-    "Queue.send_many": Call(
-        lambda targets: targets.queue.send_many([b"x", b"y"]), said.Send, DOUBT, retryable=False
+    "Queue.send": Call(
+        lambda targets: targets.queue.send(b"x"), message_frames.Send, DOUBT, retryable=False
     ),
-    "Queue.receive": Call(lambda targets: targets.queue.receive(0), said.Receive),
+    "Queue.send_many": Call(
+        lambda targets: targets.queue.send_many([b"x", b"y"]),
+        message_frames.Send,
+        DOUBT,
+        retryable=False,
+    ),
+    "Queue.receive": Call(lambda targets: targets.queue.receive(0), message_frames.Receive),
     "Queue.receive_many": Call(
-        lambda targets: targets.queue.receive_many(2, timeout=0), said.Receive
+        lambda targets: targets.queue.receive_many(2, timeout=0), message_frames.Receive
     ),
     "Queue.receive in a transaction": Call(
-        lambda targets: targets.queue.receive(0, targets.transaction), said.Receive, once=True
+        lambda targets: targets.queue.receive(0, targets.transaction),
+        message_frames.Receive,
+        once=True,
     ),
     "Queue.receive_by_id": Call(
-        lambda targets: targets.queue.receive_by_id(targets.first.id), said.Receive
+        lambda targets: targets.queue.receive_by_id(targets.first.id), message_frames.Receive
     ),
     "Queue.receive_by_correlation_id": Call(
-        lambda targets: targets.queue.receive_by_correlation_id("c"), said.Receive
+        lambda targets: targets.queue.receive_by_correlation_id("c"), message_frames.Receive
     ),
     "Queue.receive_by_lookup_id": Call(
-        lambda targets: targets.queue.receive_by_lookup_id(targets.first.lookup_id), said.Receive
+        lambda targets: targets.queue.receive_by_lookup_id(targets.first.lookup_id),
+        message_frames.Receive,
     ),
     "Queue.receive_transaction": Call(
-        lambda targets: targets.queue.receive_transaction(0), said.ReceiveTransaction
+        lambda targets: targets.queue.receive_transaction(0), message_frames.ReceiveTransaction
     ),
-    "Queue.peek": Call(lambda targets: targets.queue.peek(0), said.Receive),
+    "Queue.peek": Call(lambda targets: targets.queue.peek(0), message_frames.Receive),
     "Queue.peek_by_id": Call(
-        lambda targets: targets.queue.peek_by_id(targets.first.id), said.Receive
+        lambda targets: targets.queue.peek_by_id(targets.first.id), message_frames.Receive
     ),
     "Queue.peek_by_correlation_id": Call(
-        lambda targets: targets.queue.peek_by_correlation_id("c"), said.Receive
+        lambda targets: targets.queue.peek_by_correlation_id("c"), message_frames.Receive
     ),
     "Queue.peek_by_lookup_id": Call(
-        lambda targets: targets.queue.peek_by_lookup_id(targets.first.lookup_id), said.Receive
+        lambda targets: targets.queue.peek_by_lookup_id(targets.first.lookup_id),
+        message_frames.Receive,
     ),
-    "Queue.peek_range": Call(lambda targets: targets.queue.peek_range(), said.Receive),
-    "Queue.messages": Call(lambda targets: list(targets.queue.messages()), said.Receive),
-    "Queue.contents": Call(lambda targets: list(targets.queue.contents()), said.ReadRange),
-    "Queue.parts": Call(lambda targets: list(targets.queue.parts(1)), said.ReadRange),
+    "Queue.peek_range": Call(lambda targets: targets.queue.peek_range(), message_frames.Receive),
+    "Queue.messages": Call(lambda targets: list(targets.queue.messages()), message_frames.Receive),
+    "Queue.contents": Call(lambda targets: list(targets.queue.contents()), range_frames.ReadRange),
+    "Queue.parts": Call(lambda targets: list(targets.queue.parts(1)), range_frames.ReadRange),
     "Queue.settle": Call(
-        lambda targets: targets.queue.settle(targets.first.lookup_id), said.Settle
+        lambda targets: targets.queue.settle(targets.first.lookup_id), message_frames.Settle
     ),
     "Queue.move": Call(
-        lambda targets: targets.queue.move(targets.first, "orders;side"), said.Move, retryable=False
+        lambda targets: targets.queue.move(targets.first, "orders;side"),
+        message_frames.Move,
+        retryable=False,
     ),
     "Queue.move in a transaction": Call(
         lambda targets: targets.queue.move(targets.first, "orders;side", targets.transaction),
-        said.Move,
+        message_frames.Move,
         once=True,
     ),
     "Queue.reject": Call(
         lambda targets: targets.queue.reject(
             targets.queue.receive(0, targets.transaction), targets.transaction
         ),
-        said.Reject,
+        message_frames.Reject,
         once=True,
     ),
-    "Queue.purge": Call(lambda targets: targets.queue.purge(), said.PurgeQueue, retryable=False),
-    "Queue.info": Call(lambda targets: targets.queue.info(), said.DescribeQueue),
-    "Cursor.peek": Call(lambda targets: targets.cursor.peek(0), said.Receive),
-    "Cursor.next": Call(lambda targets: targets.cursor.next(0), said.Receive),
-    "Cursor.receive": Call(lambda targets: targets.cursor.receive(0), said.Receive),
+    "Queue.purge": Call(
+        lambda targets: targets.queue.purge(), queue_frames.PurgeQueue, retryable=False
+    ),
+    "Queue.info": Call(lambda targets: targets.queue.info(), queue_frames.DescribeQueue),
+    "Cursor.peek": Call(lambda targets: targets.cursor.peek(0), message_frames.Receive),
+    "Cursor.next": Call(lambda targets: targets.cursor.next(0), message_frames.Receive),
+    "Cursor.receive": Call(lambda targets: targets.cursor.receive(0), message_frames.Receive),
     "Transaction.commit": Call(
-        lambda targets: targets.transaction.commit(), said.Commit, DOUBT, retryable=False
+        lambda targets: targets.transaction.commit(), message_frames.Commit, DOUBT, retryable=False
     ),
     "Transaction.prepare": Call(
-        lambda targets: targets.transaction.prepare(), said.Prepare, DOUBT, retryable=False
+        lambda targets: targets.transaction.prepare(),
+        message_frames.Prepare,
+        DOUBT,
+        retryable=False,
     ),
     "LargeMessageQueue.send": Call(
-        lambda targets: targets.large.send([b"x"]), said.Commit, DOUBT, retryable=False
+        lambda targets: targets.large.send([b"x"]), message_frames.Commit, DOUBT, retryable=False
     ),
     "LargeMessageQueue.receive": Call(
-        lambda targets: targets.large.receive(0).close(), said.LargeReceive
+        lambda targets: targets.large.receive(0).close(), large_frames.LargeReceive
     ),
     "LargeMessageQueue.receive_by_correlation_id": Call(
-        lambda targets: targets.large.receive_by_correlation_id("c", 5).close(), said.LargeReceive
+        lambda targets: targets.large.receive_by_correlation_id("c", 5).close(),
+        large_frames.LargeReceive,
     ),
     "LargeMessageQueue.peek": Call(
-        lambda targets: targets.large.peek(0).close(), said.LargeReceive
+        lambda targets: targets.large.peek(0).close(), large_frames.LargeReceive
     ),
     "LargeMessageQueue.peek_by_id": Call(
-        lambda targets: targets.large.peek_by_id(targets.sequence_id).close(), said.LargeReceive
+        lambda targets: targets.large.peek_by_id(targets.sequence_id).close(),
+        large_frames.LargeReceive,
     ),
     "LargeMessageQueue.unfinished": Call(
-        lambda targets: targets.large.unfinished(), said.ListUploads
+        lambda targets: targets.large.unfinished(), large_frames.ListUploads
     ),
     "LargeMessageQueue.drop_unfinished": Call(
         lambda targets: targets.large.drop_unfinished(targets.prepared),
-        said.UploadDrop,
+        large_frames.UploadDrop,
         retryable=False,
     ),
 }
@@ -310,7 +351,7 @@ def test_a_call_that_reached_nobody_may_be_made_again(face, manager, line):
     line.refuse()
     line.cut()
     for call in CALLS.values():
-        if call.request not in (said.Commit, said.Prepare):
+        if call.request not in (message_frames.Commit, message_frames.Prepare):
             with pytest.raises((LOST, ABORTED)) as caught:
                 call.make(targets)
             assert caught.value.retryable

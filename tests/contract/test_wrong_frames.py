@@ -15,7 +15,8 @@ import pytest
 
 from dray.manager.dispatch import FOR_CLIENTS, WITH_BODY
 from dray.model.queue import QueueOptions
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.stream import FrameStream
 
 SAID = sorted(
@@ -56,15 +57,15 @@ class Caller:
         self._sock.sendall(checked[:20] + crc.to_bytes(4, "little") + head)
         return self._requests
 
-    def ask(self, head: frames.Head) -> frames.Head:
+    def ask(self, head: Head) -> Head:
         """Ask what is answered; the answer."""
         return self.answer_to(self.say(head.code, head))
 
-    def answer_to(self, request: int) -> frames.Head:
+    def answer_to(self, request: int) -> Head:
         """Wait for one answer; others are passed over."""
         return next(head for number, head in self.answers() if number == request)
 
-    def answers(self) -> Iterator[tuple[int, frames.Head]]:
+    def answers(self) -> Iterator[tuple[int, Head]]:
         while True:
             count = self._sock.recv_into(self._stream.buffer())
             assert count, "the connection was closed"
@@ -94,9 +95,9 @@ def fitting(kind: object) -> object:
 
 @pytest.mark.parametrize("kind", SAID, ids=lambda kind: kind.__name__)
 def test_a_field_of_a_wrong_type_is_answered_and_the_connection_goes_on(caller, kind):
-    opened = caller.ask(frames.CreateQueue(f"q-{uuid.uuid4().hex}", QueueOptions()))
-    queue = caller.ask(frames.OpenQueue(opened.info.name)).number
-    caller.ask(frames.Reserve(queue, caller.transaction, 100))
+    opened = caller.ask(queue_frames.CreateQueue(f"q-{uuid.uuid4().hex}", QueueOptions()))
+    queue = caller.ask(queue_frames.OpenQueue(opened.info.name)).number
+    caller.ask(message_frames.Reserve(queue, caller.transaction, 100))
     hints = typing.get_type_hints(kind)
     fields = [fitting(hints[name]) for name in kind.__struct_fields__]
     places = range(len(fields))
@@ -104,20 +105,20 @@ def test_a_field_of_a_wrong_type_is_answered_and_the_connection_goes_on(caller, 
     refused = []
     for values in [*shapes, {}, None, "text", [[]]]:
         said = caller.say(kind.code, values)
-        after = caller.say(frames.Describe.code, [])
+        after = caller.say(queue_frames.Describe.code, [])
         for number, head in caller.answers():
             if number == said and isinstance(head, frames.Failed):
                 refused.append(head.error)
             if number == after:
-                assert isinstance(head, frames.ManagerState)
+                assert isinstance(head, queue_frames.ManagerState)
                 break
     assert "protocol-error" not in refused
     assert "invalid-argument" in refused
-    assert isinstance(caller.ask(frames.Commit(caller.transaction, 0)), frames.Done)
+    assert isinstance(caller.ask(message_frames.Commit(caller.transaction, 0)), frames.Done)
 
 
 def test_the_answer_names_the_field(caller):
-    failed = caller.answer_to(caller.say(frames.OpenQueue.code, [5]))
+    failed = caller.answer_to(caller.say(queue_frames.OpenQueue.code, [5]))
     assert failed.error == "invalid-argument"
     assert failed.fields == {"argument": "name"}
     assert failed.sentence == "name of OpenQueue has a value of a wrong type, or out of bounds"
@@ -125,6 +126,6 @@ def test_the_answer_names_the_field(caller):
 
 def test_a_frame_that_wants_no_answer_and_cannot_be_read_ends_its_connection(caller):
     caller._requests = -1
-    caller.say(frames.OpenQueue.code, [5])
+    caller.say(queue_frames.OpenQueue.code, [5])
     with pytest.raises(AssertionError, match="closed"):
         caller.answer_to(7)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dray import errors
 from dray.model.classes import Part
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import large_frames, message_frames, selections
 from dray.wire.record import HEADER_BYTES, PartMark, read_header
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
@@ -55,7 +55,7 @@ def send(driver: ManagerDriver, notes: Notes) -> None:
     """Send in one transaction; who comes again asks what became of the one before."""
     caller = driver.session()
     if notes.sent:
-        outcome = caller.call(frames.Outcome(notes.sent))
+        outcome = caller.call(message_frames.Outcome(notes.sent))
         if outcome.status == "committed":
             return
     sequence = caller.number_for()
@@ -69,7 +69,7 @@ def upload(driver: ManagerDriver, notes: Notes) -> None:
     """Send so that it can be gone on with, marked after each fragment."""
     caller, done = driver.session(), 0
     if notes.sent:
-        state = caller.call(frames.UploadResume(notes.sent))
+        state = caller.call(large_frames.UploadResume(notes.sent))
         if state.status == "committed":
             return
         done = state.parts
@@ -77,7 +77,7 @@ def upload(driver: ManagerDriver, notes: Notes) -> None:
     if not notes.sent or state.status == "aborted":
         sequence, done = caller.number_for(), 0
         notes.sent = f"{driver.manager_id}\\{sequence}"
-        caller.call(frames.UploadBegin(caller.open(notes.queue), sequence, 5_000, b""))
+        caller.call(large_frames.UploadBegin(caller.open(notes.queue), sequence, 5_000, b""))
     sends = 0
     if not done:
         _part(caller, notes, 0, sequence)
@@ -85,7 +85,7 @@ def upload(driver: ManagerDriver, notes: Notes) -> None:
     for number in range(done, 4):
         _part(caller, notes, number, sequence)
         sends += 1
-        caller.ask(frames.UploadMark(sequence, number + 1, number, b""))
+        caller.ask(large_frames.UploadMark(sequence, number + 1, number, b""))
     _part(caller, notes, 4, sequence)
     caller.commit(sequence, sends + 1)
 
@@ -96,7 +96,9 @@ def receive(driver: ManagerDriver, notes: Notes) -> None:
     heavy, statusq = caller.open("heavy"), caller.open("statusq")
     while True:
         number = caller.number_for()
-        head = frames.LargeReceive(heavy, number, 0.0, status_queue=statusq, repair=notes.repair)
+        head = large_frames.LargeReceive(
+            heavy, number, 0.0, status_queue=statusq, repair=notes.repair
+        )
         try:
             found = caller.call(head)
         except errors.ReceiveTimeout:
@@ -105,7 +107,9 @@ def receive(driver: ManagerDriver, notes: Notes) -> None:
             notes.holes.append(hole.sequence_id)
             _reject(caller, hole)
             continue
-        reads = [frames.ReadPart(heavy, each.lookup_id, 0, each.length) for each in found.parts]
+        reads = [
+            large_frames.ReadPart(heavy, each.lookup_id, 0, each.length) for each in found.parts
+        ]
         notes.delivered.append([_body_of(caller.call_whole(read)[1]) for read in reads])
         notes.taken.append(f"{driver.manager_id}\\{number}")
         caller.commit(number, 0)
@@ -118,11 +122,11 @@ def _body_of(record: bytes) -> bytes:
 
 def _reject(caller: Caller, hole: errors.LargeMessageHole) -> None:
     number = caller.number_for()
-    head = frames.LargeReceive(
+    head = large_frames.LargeReceive(
         caller.open("heavy"),
         number,
         0.0,
-        frames.SelectBySequence(hole.sequence_id),
+        selections.SelectBySequence(hole.sequence_id),
         status_queue=caller.open("statusq"),
         reject=True,
     )
@@ -133,4 +137,4 @@ def _reject(caller: Caller, hole: errors.LargeMessageHole) -> None:
 def committed(driver: ManagerDriver, ids: list[str]) -> int:
     """How many of the transactions were committed."""
     caller = driver.session()
-    return sum(caller.call(frames.Outcome(id)).status == "committed" for id in ids)
+    return sum(caller.call(message_frames.Outcome(id)).status == "committed" for id in ids)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dray.manager.events import Event, Request, SessionClosed
-from dray.wire import frames
+from dray.wire import queue_frames, selections
 from tests.crash.large_acts import BODY, Notes, committed, receive, send, upload
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -73,7 +73,7 @@ def lose_a_fragment(driver: ManagerDriver, _notes: Notes) -> None:
     caller = driver.session()
     heavy = caller.open("heavy")
     envelopes, _ = caller.receive(heavy, peek=True, guarded=False)
-    select = frames.SelectAt(envelopes[2].lookup_id)
+    select = selections.SelectAt(envelopes[2].lookup_id)
     caller.receive(heavy, select=select, guarded=False)
 
 
@@ -120,7 +120,9 @@ def test_every_party_killed_at_every_step(tmp_path, name, moment):
     for kill_at in itertools.count(1):
         driver, notes, killed = run(tmp_path / str(kill_at), name, kill_at, moment)
         where = f"{name}, {moment}, step {kill_at}: {driver.steps[kill_at - 1 : kill_at]}"
-        queues = {each.name: each for each in driver.session().call(frames.ListQueues()).queues}
+        queues = {
+            each.name: each for each in driver.session().call(queue_frames.ListQueues()).queues
+        }
         assert queues["heavy"].message_count == 0, where
         assert queues["statusq"].message_count == 0, where
         if name == "hole":

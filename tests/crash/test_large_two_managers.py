@@ -18,7 +18,7 @@ import pytest
 from dray.errors import ReceiveTimeout
 from dray.manager.events import Event, LinkFrame, LinkUp, Request, SessionClosed
 from dray.model.classes import MessageClass
-from dray.wire import frames
+from dray.wire import queue_frames
 from tests.crash.large_acts import BODY, Notes, committed, receive, send, upload
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.net import Net, address
@@ -126,7 +126,7 @@ class FourParties(Net):
 
     def quota(self, size: int | None) -> None:
         counting, self.plan.counting = self.plan.counting, False
-        self["d"].session().call(frames.SetQuota("heavy", size, None))
+        self["d"].session().call(queue_frames.SetQuota("heavy", size, None))
         self.plan.counting = counting
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class FourParties(Net):
 
     def count(self, host: str, name: str) -> int:
         """How many messages a queue has."""
-        queues = self[host].session().call(frames.ListQueues()).queues
+        queues = self[host].session().call(queue_frames.ListQueues()).queues
         return sum(each.message_count for each in queues if each.name == name)
 
     def dead_classes(self) -> list[MessageClass]:

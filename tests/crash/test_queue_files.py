@@ -14,7 +14,8 @@ from dray.model.queue import QueueOptions
 from dray.store.lqs import FOLDER, decode, encode, file_name
 from dray.store.store import Store
 from dray.testing.disk import CrashEffect, SimDisk
-from dray.wire import frames
+from dray.wire import frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 from tests.crash.crash_states import CrashState, crash_states
 from tests.inspection import look_into
@@ -28,7 +29,7 @@ def load(disk: SimDisk) -> tuple[QueueManager, Store]:
     return QueueManager.load(store, ManagerConfig(manager_id="a" * 32), NOW), store
 
 
-def call(manager: QueueManager, store: Store, *heads: frames.Head) -> None:
+def call(manager: QueueManager, store: Store, *heads: Head) -> None:
     for number, head in enumerate(heads, 1):
         manager.handle(Request(1, Frame(head, number, memoryview(b""))), NOW)
         store.sync()
@@ -65,10 +66,10 @@ def test_birth_and_changes_heal_whenever_the_power_fails():
     told: list[tuple[int, set[str]]] = [(len(operations), set(queues_of(manager)))]
     for head in (
         frames.Hello("client"),
-        frames.CreateQueue("a", QueueOptions(journal=True)),
-        frames.CreateQueue("b", QueueOptions(quota=1)),
-        frames.SetQuota("a", 5, 6),
-        frames.DeleteQueue("a"),
+        queue_frames.CreateQueue("a", QueueOptions(journal=True)),
+        queue_frames.CreateQueue("b", QueueOptions(quota=1)),
+        queue_frames.SetQuota("a", 5, 6),
+        queue_frames.DeleteQueue("a"),
     ):
         call(manager, store, head)
         told.append((len(operations), set(queues_of(manager))))
@@ -89,7 +90,7 @@ def test_mending_heals_whenever_the_power_fails(how):
     manager, store = load(disk)
     store.sync()
     manager.handle(SessionOpened(1, OWNER), NOW)
-    call(manager, store, frames.Hello("client"), frames.CreateQueue("a", QueueOptions()))
+    call(manager, store, frames.Hello("client"), queue_frames.CreateQueue("a", QueueOptions()))
     store.close(manager.snapshot())
     ours = f"{FOLDER}/{file_name(16, path_in_file(look_into(manager).state.queues.named('a')))}"
     match how:

@@ -28,7 +28,7 @@ from dray.testing.disk import CrashEffect, SimDisk
 from dray.testing.harness import ManagerHarness, RequestFailed, Sizes
 from dray.testing.storage_model import Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames, selections
 
 SIZES = Sizes(heap_file_bytes=32 << 10, log_bytes=96 << 10, queue_files=True)
 QUEUES = ("plain", "journaled", "large")
@@ -52,12 +52,12 @@ def fill(path: Path, *, checkpoints: int, closed: bool = True) -> Contents:
     letters = Letters(Random(3), Known(), welcome.first_number)
     for name in QUEUES:
         options = QueueOptions(journal=name == "journaled")
-        harness.ask(session, frames.CreateQueue(name, options))
+        harness.ask(session, queue_frames.CreateQueue(name, options))
     for turn in range(24):
         for name in QUEUES:
             records = letters.large() if name == "large" else letters.plain()
             sizes, crcs = sizes_and_crcs(records)
-            send = frames.Send(harness.number(session, name), 0, sizes, crcs)
+            send = message_frames.Send(harness.number(session, name), 0, sizes, crcs)
             harness.ask(session, send, b"".join(records.values()))
         if turn % 3 == 0:
             harness.messages(session, harness.number(session, "journaled"), count=3, peek=False)
@@ -93,8 +93,8 @@ def records_of(harness: ManagerHarness, session: int, name: str) -> Iterator[byt
     number = harness.number(session, name)
     after = 0
     while True:
-        select = frames.SelectRange(after)
-        head = frames.Receive(number, 0, 0.0, 10, peek=True, select=select, guarded=False)
+        select = selections.SelectRange(after)
+        head = message_frames.Receive(number, 0, 0.0, 10, peek=True, select=select, guarded=False)
         try:
             answer, body = harness.ask(session, head)
         except RequestFailed as refused:
@@ -114,8 +114,8 @@ def records_of(harness: ManagerHarness, session: int, name: str) -> Iterator[byt
 def one_by_one(harness: ManagerHarness, session: int, number: int, after: int) -> Iterator[bytes]:
     """The same from a position on, when one of the next records is refused."""
     while True:
-        select = frames.SelectRange(after)
-        head = frames.Receive(number, 0, 0.0, 1, peek=True, select=select, guarded=False)
+        select = selections.SelectRange(after)
+        head = message_frames.Receive(number, 0, 0.0, 1, peek=True, select=select, guarded=False)
         try:
             answer, body = harness.ask(session, head)
         except RequestFailed as refused:

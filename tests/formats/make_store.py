@@ -28,7 +28,7 @@ from dray.testing.harness import ManagerHarness, Sizes
 from dray.testing.storage_model import Known
 from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.testing.storage_records import Letters, Records, sizes_and_crcs
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames, queue_frames
 
 GOLDEN = Path(__file__).with_name("golden") / "store-1.tar.xz"
 SIZES = Sizes(heap_file_bytes=4 << 20, log_bytes=1 << 20, queue_files=True, express_bytes=0)
@@ -50,27 +50,27 @@ class Golden:
             ("large", QueueOptions()),
             ("later", QueueOptions(label="prepared")),
         ):
-            harness.ask(self.session, frames.CreateQueue(name, options))
+            harness.ask(self.session, queue_frames.CreateQueue(name, options))
 
     def send(self, name: str, records: Records) -> None:
         """Send as one transaction."""
         sizes, crcs = sizes_and_crcs(records)
-        send = frames.Send(self.harness.number(self.session, name), 0, sizes, crcs)
+        send = message_frames.Send(self.harness.number(self.session, name), 0, sizes, crcs)
         self.harness.ask(self.session, send, b"".join(records.values()))
         self.harness.store.sync()
 
     def prepare(self, name: str, records: Records, number: int) -> None:
         """Send in a transaction that has passed its first phase only."""
         sizes, crcs = sizes_and_crcs(records)
-        send = frames.Send(self.harness.number(self.session, name), number, sizes, crcs)
+        send = message_frames.Send(self.harness.number(self.session, name), number, sizes, crcs)
         self.harness.say(self.session, send, b"".join(records.values()))
-        self.harness.ask(self.session, frames.Prepare(number, 1))
+        self.harness.ask(self.session, message_frames.Prepare(number, 1))
 
     def move(self, name: str, target: str) -> None:
         """Move the first message of a queue."""
         queue, goal = (self.harness.number(self.session, each) for each in (name, target))
         (first,) = self.harness.messages(self.session, queue, count=1, peek=True)
-        self.harness.ask(self.session, frames.Move(queue, first.lookup_id, goal, 0))
+        self.harness.ask(self.session, message_frames.Move(queue, first.lookup_id, goal, 0))
 
 
 def fill(harness: ManagerHarness) -> None:
@@ -88,9 +88,9 @@ def fill(harness: ManagerHarness) -> None:
     golden.send("urgent", letters.one(Message(body=b"express", recoverable=False)))
     harness.store.checkpoint(harness.manager.snapshot())
     peer, other = harness.source()
-    harness.ask(peer, other.proven(frames.OpenStream(STREAM, "large")))
+    harness.ask(peer, other.proven(peer_frames.OpenStream(STREAM, "large")))
     arriving = letters.arriving(0, 4)
-    data = frames.Data(STREAM, SEQUENCE, 0, arriving.envelopes)
+    data = peer_frames.Data(STREAM, SEQUENCE, 0, arriving.envelopes)
     harness.ask(peer, data, b"".join(arriving.records.values()))
     harness.store.sync()
     harness.handle(LinkUp(Peer("peer", 7340)))

@@ -10,7 +10,7 @@ import pytest
 from dray.offline.checking import check_store
 from dray.offline.restoring import restore
 from dray.testing.keyed_manager import id_named
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from tests.formats.make_backup import GOLDEN, MOMENT
 from tests.unit.manager.conftest import LOG_BYTES, ManagerDriver, die_out
 from tests.unit.manager.requests.test_large_messages import take_large
@@ -47,7 +47,7 @@ def test_its_large_message_is_whole(driver: ManagerDriver):
 
 
 def test_its_queues_have_their_options(driver: ManagerDriver):
-    info = driver.session().call(frames.DescribeQueue("orders")).info
+    info = driver.session().call(queue_frames.DescribeQueue("orders")).info
     assert (info.label, info.quota, info.transactional) == ("golden", 1 << 20, True)
 
 
@@ -56,7 +56,7 @@ def test_its_committed_transactions_are_remembered_and_others_are_not_vouched_fo
 ):
     caller = driver.session()
     known = [
-        caller.call(frames.Outcome(f"{driver.manager_id}\\{number}")).status
+        caller.call(message_frames.Outcome(f"{driver.manager_id}\\{number}")).status
         for number in range(2, 9)
     ]
     assert known.count("committed") >= 2

@@ -12,7 +12,7 @@ from dray.store.reading import ReadOnlyDisk
 from dray.store.real_disk import RealDisk
 from dray.testing.harness import MANAGER_ID, PEER_ID, ManagerHarness
 from dray.testing.storage_peer import SEQUENCE, STREAM
-from dray.wire import frames
+from dray.wire import large_frames, message_frames, peer_frames
 from dray.wire.record import HEADER_BYTES, read_header
 from tests.formats.make_store import OUTGOING, SIZES, make
 
@@ -80,22 +80,24 @@ def test_its_express_messages_are_gone_and_their_files(harness, tmp_path):
 def test_its_prepared_transaction_is_still_to_be_settled(harness):
     session, _ = harness.client()
     assert bodies(harness, "later") == []
-    listed, _ = harness.ask(session, frames.ListPrepared())
+    listed, _ = harness.ask(session, message_frames.ListPrepared())
     (waiting,) = listed.transaction_ids
-    harness.ask(session, frames.SettlePrepared(waiting, commit=True))
+    harness.ask(session, message_frames.SettlePrepared(waiting, commit=True))
     assert bodies(harness, "later") == [b"if it commits"]
 
 
 def test_its_large_messages_are_whole(harness):
     session, _ = harness.client()
-    listed, _ = harness.ask(session, frames.LargeList(harness.number(session, "large"), 0, 10))
+    listed, _ = harness.ask(
+        session, large_frames.LargeList(harness.number(session, "large"), 0, 10)
+    )
     assert [each.missing for each in listed.entries] == [[], []]
     assert {each.source for each in listed.entries} == {MANAGER_ID, PEER_ID}
 
 
 def test_its_stream_goes_on_behind_the_last_message_accepted(harness):
     session, other = harness.source()
-    state, _ = harness.ask(session, other.proven(frames.OpenStream(STREAM, "large")))
+    state, _ = harness.ask(session, other.proven(peer_frames.OpenStream(STREAM, "large")))
     assert (state.sequence_id, state.upto) == (SEQUENCE, 4)
 
 

@@ -9,21 +9,9 @@ import pytest
 
 from dray.model.classes import Acknowledge, Part
 from dray.model.message import Message
-from dray.wire.frames import (
-    Ahead,
-    AheadDropped,
-    AheadKept,
-    Commit,
-    Data,
-    Done,
-    Envelope,
-    Failed,
-    Hello,
-    OpenStream,
-    Send,
-    StreamState,
-    encode_frame,
-)
+from dray.wire.frames import Done, Failed, Hello, encode_frame
+from dray.wire.message_frames import Commit, Envelope, Send
+from dray.wire.peer_frames import Ahead, AheadDropped, AheadKept, Data, OpenStream, StreamState
 from dray.wire.record import PLAIN, PartMark, encode_record, read_header
 from dray.wire.stream import FrameStream
 

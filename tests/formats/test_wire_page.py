@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.wire.frames import FRAME_TYPES, Envelope
+from dray.wire.frames import FRAME_TYPES
+from dray.wire.message_frames import Envelope
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "wire.md"
 

@@ -8,7 +8,8 @@ import msgspec
 import msgspec.inspect
 
 from dray.manager.dispatch import FROM_CALLERS
-from dray.wire.frames import FRAME_TYPES, Head
+from dray.wire.frames import FRAME_TYPES
+from dray.wire.head import Head
 
 
 def loose(found: msgspec.inspect.Type, seen: set[type]) -> bool:

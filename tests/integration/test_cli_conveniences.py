@@ -223,7 +223,7 @@ def test_an_interrupted_send_says_that_nothing_was_sent(process, tmp_path):
 
 
 def _transactions(process):
-    from dray.wire.frames import ListPrepared, PreparedList
+    from dray.wire.message_frames import ListPrepared, PreparedList
 
     with process.connect() as manager:
         handle = manager.queue("orders").handle

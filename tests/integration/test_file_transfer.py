@@ -19,8 +19,8 @@ from dray.daemon.embedded import EmbeddedDaemon
 from dray.model.limits import RELAY_WINDOW_BYTES
 from dray.model.transfer import TransferState
 from dray.transfer import fetch
-from dray.wire.frames import Post, encode_frame
-from dray.wire.transfer_frames import DirectOpening, encode_message
+from dray.wire.frames import encode_frame
+from dray.wire.transfer_frames import DirectOpening, Post, encode_message
 from tests.integration.commands import until
 
 pytestmark = pytest.mark.slow

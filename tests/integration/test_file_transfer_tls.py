@@ -19,8 +19,8 @@ from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.model.transfer import TransferState
 from dray.net.tunnels import answer_in_thread
-from dray.wire.frames import Post, encode_frame
-from dray.wire.transfer_frames import DirectOpening, encode_message
+from dray.wire.frames import encode_frame
+from dray.wire.transfer_frames import DirectOpening, Post, encode_message
 from tests.integration.commands import until
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ import dray
 from dray.daemon.config import read_options
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.delivery.keys import ONCE_BYTES, ManagerKey
-from dray.wire import frames
+from dray.wire import frames, peer_frames
 from tests.integration.commands import until
 from tests.integration.copied_stores import Pair
 from tests.unit.daemon.raw_client import RawClient
@@ -56,8 +56,8 @@ def attack(client: RawClient, hello: frames.Hello, sequence_id: int, streams: ra
             forged
             for stream in streams
             for forged in (
-                frames.OpenStream(stream, "orders", proof=bytes(32)),
-                frames.Passed(stream, sequence_id, 0, 1 << 20),
+                peer_frames.OpenStream(stream, "orders", proof=bytes(32)),
+                peer_frames.Passed(stream, sequence_id, 0, 1 << 20),
             )
         )
     )
@@ -120,7 +120,7 @@ class FalseDestination:
             with RawClient(sock) as called:
                 called.hear_head(frames.Hello)
                 called.say(self.welcome, 1)
-                called.say(frames.StreamState(1, 1 << 62, 1 << 20), 0)
+                called.say(peer_frames.StreamState(1, 1 << 62, 1 << 20), 0)
                 self.heard += hear_all(called)
 
 

@@ -17,7 +17,7 @@ import dray
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.errors import DrayError
-from dray.wire import file_frames, frames
+from dray.wire import file_frames, frames, queue_frames
 from tests.cost import Costs, calls_in_loop, descriptors, p99
 from tests.integration.commands import until
 from tests.unit.daemon.raw_client import RawClient, connected
@@ -47,7 +47,7 @@ def spoken(babbler: Babbler) -> bytes:
     """Some frames, perhaps damaged, perhaps cut short."""
     chance, said = babbler.random, bytearray()
     for head in babbler.heads(FRAMES):
-        if isinstance(head, frames.SetQuota):
+        if isinstance(head, queue_frames.SetQuota):
             continue  # Whoever is let in may set it; then the honest have no room, and rightly so.
         body = chance.randbytes(chance.choice([0, 0, 0, 1, 64, 300, 20_000, 200_000]))
         said += frames.encode_frame(head, chance.choice([0, 1, 1 << 31]), len(body)) + body

@@ -10,7 +10,7 @@ import pytest
 import dray
 from dray.client.connections.address import parse_address
 from dray.testing.processes import ManagerProcess
-from dray.wire.frames import Commit, Receive, Send
+from dray.wire.message_frames import Commit, Receive, Send
 from tests.lines.losing_line import WAIT_S, LosingLine
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(900)]

@@ -30,7 +30,7 @@ from dray.model.limits import (
 from dray.model.message import Message
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import FragmentCame, Heard, Room, Terms
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames, queue_frames, selections
 from dray.wire.record import PLAIN, encode_record, read_header, read_properties
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 from dray.wire.transfer_frames import AnyMessage, decode_message, encode_message
@@ -79,7 +79,7 @@ def fill(caller: Caller, queue: int, count: int) -> None:
             head, body = encode_record(message, source, caller.next_number, PLAIN)
             records.append(head + bytes(body))
         sizes, crcs = map(len, records), map(crc32c.crc32c, records)
-        caller.call(frames.Send(queue, 0, list(sizes), list(crcs)), b"".join(records))
+        caller.call(message_frames.Send(queue, 0, list(sizes), list(crcs)), b"".join(records))
 
 
 @pytest.fixture
@@ -114,9 +114,9 @@ def end_what_outlives_callers(driver: ManagerDriver) -> None:
     for number, _ in left:
         name = str(join_id(ManagerId(driver.manager_id), number))
         if inside.state.uploads.get(number) is not None:
-            owner.call(frames.UploadDrop(name))
+            owner.call(large_frames.UploadDrop(name))
         elif number in inside.state.prepared:
-            owner.call(frames.SettlePrepared(name, commit=False))
+            owner.call(message_frames.SettlePrepared(name, commit=False))
     driver.turn(SessionClosed(owner.number))
 
 
@@ -126,7 +126,7 @@ def test_no_frame_holds_the_loop_and_nothing_of_its_caller_stays(driver, seed):
     babbler, costs = LongWinded(seed), Costs()
     caller = driver.session()
     for head in babbler.heads(125):
-        if isinstance(head, frames.PurgeQueue | frames.DeleteQueue):
+        if isinstance(head, queue_frames.PurgeQueue | queue_frames.DeleteQueue):
             continue
         body = memoryview(bytearray(babbler.random.randbytes(babbler.random.choice([0, 100]))))
         effects = decided(driver, costs, Request(caller.number, Frame(head, 1, body)))
@@ -153,9 +153,9 @@ def test_waiters_by_an_id_cost_no_arrival_more(driver):
     costs, owner = Costs(), driver.session()
     queue = owner.open("q")
     for number in range(20):
-        select = frames.SelectByCorrelation(f"nobody sends {number}")
+        select = selections.SelectByCorrelation(f"nobody sends {number}")
         request = Request(
-            owner.number, Frame(frames.Receive(queue, 0, 600.0, select=select), 5, b"")
+            owner.number, Frame(message_frames.Receive(queue, 0, 600.0, select=select), 5, b"")
         )
         decided(driver, costs, request)
         driver.store.sync()
@@ -168,7 +168,7 @@ def test_waiters_by_an_id_cost_no_arrival_more(driver):
 
 def test_a_counter_of_costs_finds_an_event_that_takes_too_long(driver):
     costs = Costs(lines_max=1_000)
-    request = Request(driver.session().number, Frame(frames.ListQueues(), 1, memoryview(b"")))
+    request = Request(driver.session().number, Frame(queue_frames.ListQueues(), 1, memoryview(b"")))
     decided(driver, costs, request)
     with pytest.raises(AssertionError, match="ListQueues took"):
         costs.check()
@@ -177,12 +177,12 @@ def test_a_counter_of_costs_finds_an_event_that_takes_too_long(driver):
 @pytest.mark.parametrize("seed", range(20))
 def test_no_bytes_hold_the_reader_of_frames_or_much_memory(seed):
     chance, costs = random.Random(seed), Costs()
-    small = frames.encode_frame(frames.Describe(), 1)
+    small = frames.encode_frame(queue_frames.Describe(), 1)
     said = bytearray(small * (READ_BYTES // len(small)))
     for _ in range(chance.choice([0, 0, 1, 3])):
         said[chance.randrange(len(said))] = chance.randrange(256)
     if chance.random() < 0.3:
-        large = frames.encode_frame(frames.Send(16, 0, [], []), 1, FRAME_BODY_BYTES_MAX)
+        large = frames.encode_frame(message_frames.Send(16, 0, [], []), 1, FRAME_BODY_BYTES_MAX)
         said[:0] = large + chance.randbytes(1_000)
     stream = FrameStream()
     while said:

@@ -17,7 +17,8 @@ import pytest
 
 from dray.manager.events import CloseSession, Request, SessionClosed
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames, selections, transfer_frames
+from dray.wire.head import Head
 from dray.wire.record import encode_record
 from dray.wire.stream import Frame
 from dray.wire.transfer_frames import AnyMessage, encode_message
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = 240
 RATIO_MAX = 3.0
-Said = tuple[frames.Head, bytes]
+Said = tuple[Head, bytes]
 
 
 class Honest:
@@ -68,7 +69,9 @@ def any_frames(seed: int) -> Iterator[Said]:
     babbler = Babbler(seed)
     for head in babbler.heads(1 << 20):
         # An honest client has no answer while others change the quota of all, and rightly so.
-        if not isinstance(head, frames.SetQuota | frames.DeleteQueue | frames.PurgeQueue):
+        if not isinstance(
+            head, queue_frames.SetQuota | queue_frames.DeleteQueue | queue_frames.PurgeQueue
+        ):
             yield head, babbler.random.randbytes(babbler.random.choice([0, 0, 100]))
 
 
@@ -83,25 +86,25 @@ def damaged_records(seed: int) -> Iterator[Said]:
                 image[chance.randrange(len(image))] = chance.randrange(256)
             records.append(bytes(image))
         sizes, crcs = list(map(len, records)), list(map(crc32c.crc32c, records))
-        yield frames.Send(chance.choice([16, 17]), 0, sizes, crcs), b"".join(records)
+        yield message_frames.Send(chance.choice([16, 17]), 0, sizes, crcs), b"".join(records)
 
 
 def transfer_messages(seed: int) -> Iterator[Said]:
     babbler = Babbler(seed)
     kinds = typing.get_args(AnyMessage)
-    yield frames.AttachBox("x", ""), b""
+    yield transfer_frames.AttachBox("x", ""), b""
     while True:
         message = encode_message(babbler.struct(babbler.random.choice(kinds)))
-        said = frames.Post(babbler.random.choice(["x", "x", "gone"]), message)
-        yield babbler.random.choice([said, said, frames.Credit(1 << 20)]), bytes(64)
+        said = transfer_frames.Post(babbler.random.choice(["x", "x", "gone"]), message)
+        yield babbler.random.choice([said, said, transfer_frames.Credit(1 << 20)]), bytes(64)
 
 
 def waiters(seed: int) -> Iterator[Said]:
     number = 0
     while True:
         number += 1
-        select = frames.SelectByCorrelation(f"{seed} {number}")
-        yield frames.Receive(16, 0, 600.0, select=select), b""
+        select = selections.SelectByCorrelation(f"{seed} {number}")
+        yield message_frames.Receive(16, 0, 600.0, select=select), b""
 
 
 FUZZERS = (any_frames, damaged_records, transfer_messages, waiters)

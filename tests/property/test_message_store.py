@@ -26,7 +26,7 @@ from dray.testing.disk import CrashEffect, SimDisk
 from dray.testing.harness import ManagerHarness, RequestFailed, Sizes
 from dray.testing.storage_model import Contents, Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
-from dray.wire import frames
+from dray.wire import large_frames, message_frames, queue_frames
 
 SIZES = Sizes(heap_file_bytes=16 << 10, log_bytes=24 << 10, queue_files=True)
 QUEUES = ("first", "second")
@@ -57,7 +57,7 @@ class MessageStore(RuleBasedStateMachine):
         self.letters = None
         self.start()
         for name in (*QUEUES, LARGE):
-            self.harness.ask(self.client, frames.CreateQueue(name, QueueOptions()))
+            self.harness.ask(self.client, queue_frames.CreateQueue(name, QueueOptions()))
             self.contents.add_queue(name)
         self.settle()
 
@@ -80,7 +80,7 @@ class MessageStore(RuleBasedStateMachine):
     def say(self, transaction, name, records):
         sizes, crcs = sizes_and_crcs(records)
         number = transaction.number if transaction else 0
-        send = frames.Send(self.queue(name), number, sizes, crcs)
+        send = message_frames.Send(self.queue(name), number, sizes, crcs)
         self.harness.say(self.client, send, b"".join(records.values()))
 
     # ---------------------------------------------------------------- outside transactions
@@ -103,7 +103,7 @@ class MessageStore(RuleBasedStateMachine):
     @rule(name=queues)
     @precondition(lambda self: not self.open)
     def purge(self, name):
-        self.harness.ask(self.client, frames.PurgeQueue(self.queue(name)))
+        self.harness.ask(self.client, queue_frames.PurgeQueue(self.queue(name)))
         self.settle()
         self.contents.remove(name, self.contents.available(name))
 
@@ -142,7 +142,7 @@ class MessageStore(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     def receive_large_in(self, which):
         transaction = self.open[which % len(self.open)]
-        head = frames.LargeReceive(self.queue(LARGE), transaction.number, 0.0)
+        head = large_frames.LargeReceive(self.queue(LARGE), transaction.number, 0.0)
         expected = self.contents.available(LARGE)
         try:
             found, _ = self.harness.ask(self.client, head)
@@ -161,7 +161,7 @@ class MessageStore(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     def commit(self, which):
         transaction = self.open.pop(which % len(self.open))
-        self.harness.ask(self.client, frames.Commit(transaction.number, transaction.frames))
+        self.harness.ask(self.client, message_frames.Commit(transaction.number, transaction.frames))
         self.settle()
         for name, keys in transaction.sends.items():
             self.contents.admit(name, keys)
@@ -172,7 +172,7 @@ class MessageStore(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     def abort(self, which):
         transaction = self.open.pop(which % len(self.open))
-        self.harness.ask(self.client, frames.Abort(transaction.number))
+        self.harness.ask(self.client, message_frames.Abort(transaction.number))
         self.settle()
         for name, keys in transaction.takes.items():
             self.contents.held.difference_update((name, key) for key in keys)

@@ -22,7 +22,7 @@ from dray.spark import spark_session
 from dray.spark.sink.sink_options import read_sink_options
 from dray.spark.sink.writers import StreamSink, _words, add_digests
 from dray.spark.source.data_source import DraySource
-from dray.wire.frames import CommitBatch
+from dray.wire.batch_frames import CommitBatch
 
 BATCH = 1
 """The batch in whose commit the driver dies."""

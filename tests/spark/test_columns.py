@@ -11,7 +11,8 @@ from dray.client.calls.requests import ANSWER_GRACE_S
 from dray.errors import ProtocolError
 from dray.spark.source.columns import MessageColumns
 from dray.spark.source.offsets import QueuePlace
-from dray.wire.frames import FOLLOWING_MAX, RANGE_ROW, RangeRead, ReadRange
+from dray.wire.message_frames import FOLLOWING_MAX
+from dray.wire.range_frames import RANGE_ROW, RangeRead, ReadRange
 
 PLACE = QueuePlace("dray://127.0.0.1:1", "a" * 32, "orders", 7)
 

@@ -15,7 +15,7 @@ from dray.spark.source.offsets import QueuePlace
 from dray.spark.source.options import read_options
 from dray.spark.source.reader import LargeWork, Reading
 from dray.testing.processes import ManagerProcess
-from dray.wire.frames import LargeEntry
+from dray.wire.large_frames import LargeEntry
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from dray.spark.source.offsets import QueuePlace, QueueSpan, spans
 from dray.spark.source.options import read_options
 from dray.spark.source.reader import StreamReader
 from dray.wire import frames
-from dray.wire.frames import MeasureRange
+from dray.wire.range_frames import MeasureRange
 from dray.wire.stream import FrameStream
 
 slow_spark = [pytest.mark.spark, pytest.mark.slow]

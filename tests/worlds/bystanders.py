@@ -11,18 +11,15 @@ from collections.abc import Sequence
 
 from dray.model.classes import MessageClass
 from dray.model.queue import QueueOptions
-from dray.wire.frames import (
-    CreateQueue,
-    DeleteQueue,
+from dray.wire.message_frames import (
     Envelope,
     ListPrepared,
     Messages,
-    PauseQueue,
     PreparedList,
-    PurgeQueue,
     Receive,
     SettlePrepared,
 )
+from dray.wire.queue_frames import CreateQueue, DeleteQueue, PauseQueue, PurgeQueue
 from dray.wire.record import read_header, read_properties
 from tests.worlds.manager_workload import ManagerSurroundings, Steps, cut_apart, open_all
 from tests.worlds.message_ends import RECEIVED

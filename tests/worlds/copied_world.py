@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from dray.delivery.events import Grown
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import Head
+from dray.wire.head import Head
 from tests.worlds.network import Link
 from tests.worlds.stream_node import EMPTY, STREAMS, Canary, Node, NodeDisk, inbox_of
 from tests.worlds.stream_world import NODES, TROUBLED_S, StreamWorld

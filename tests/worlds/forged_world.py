@@ -21,7 +21,8 @@ from dray.manager.notices import Notice, NoticeKind
 from dray.manager.peers import with_proof
 from dray.model.callers import Caller
 from dray.model.ids import Incarnation
-from dray.wire import frames
+from dray.wire import frames, peer_frames
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 from tests.inspection import look_into
 from tests.worlds.network import NO_FAULTS, Link
@@ -115,18 +116,20 @@ class Forger:
             stream = queue.stream
             assert stream is not None, "an outgoing queue has a stream"
             assert queue.route is not None, "an outgoing queue has a route"
-            opened = frames.OpenStream(queue.number, queue.route.remote_queue, rng.randrange(3))
+            opened = peer_frames.OpenStream(
+                queue.number, queue.route.remote_queue, rng.randrange(3)
+            )
             position = stream.sequence_id, 0, stream.last + rng.randrange(1, AHEAD_MAX)
             link.send(self, with_proof(connection, opened))
-            link.send(self, frames.Passed(queue.number, *position))
+            link.send(self, peer_frames.Passed(queue.number, *position))
             if rng.random() < 0.3:
-                link.send(self, frames.ConfirmationsAcked(queue.number, rng.randrange(4)))
+                link.send(self, peer_frames.ConfirmationsAcked(queue.number, rng.randrange(4)))
             if rng.random() < 0.3:
-                link.send(self, with_proof(connection, frames.EndStream(queue.number)))
+                link.send(self, with_proof(connection, peer_frames.EndStream(queue.number)))
             how = "called as " if key is self.own else "called with the key of "
             self.world.struck_by_forger(how + named.name)
 
-    def _take(self, link: Link, head: frames.Head) -> None:
+    def _take(self, link: Link, head: Head) -> None:
         """Say the id and the public key of the missing manager, and acknowledge everything."""
         missing = self._taken[link]
         if isinstance(head, frames.Hello):
@@ -136,13 +139,13 @@ class Forger:
                 key.id, "forger", "", 1, public=key.public, once=once, proof=proof
             )
             link.send(self, welcome)
-        elif isinstance(head, frames.OpenStream):
-            state = frames.StreamState(head.stream, 0, 0, question=head.question)
+        elif isinstance(head, peer_frames.OpenStream):
+            state = peer_frames.StreamState(head.stream, 0, 0, question=head.question)
             link.send(self, state)
-        elif isinstance(head, frames.Data):
+        elif isinstance(head, peer_frames.Data):
             upto = head.envelopes[-1].number
             link.send(
-                self, frames.StreamState(head.stream, head.sequence_id, upto, question=1 << 20)
+                self, peer_frames.StreamState(head.stream, head.sequence_id, upto, question=1 << 20)
             )
 
 

@@ -19,14 +19,12 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import (
+from dray.wire.message_frames import (
     Abort,
     Commit,
     Envelope,
     Messages,
     Move,
-    Opened,
-    OpenQueue,
     Prepare,
     Receive,
     ReceiveTransaction,
@@ -34,6 +32,7 @@ from dray.wire.frames import (
     Send,
     TransactionMessages,
 )
+from dray.wire.queue_frames import Opened, OpenQueue
 from dray.wire.record import encode_record, read_header
 from tests.worlds.manager_plan import Plan
 from tests.worlds.message_ends import RECEIVED, REJECTED, Asked, MessageEnds

@@ -21,7 +21,8 @@ from dray.manager.notices import Notice
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import Data, EndCount, ListQueues, OpenStream, Passed, QueueList
+from dray.wire.peer_frames import Data, EndCount, OpenStream, Passed
+from dray.wire.queue_frames import ListQueues, QueueList
 from tests.worlds.bystanders import Auditor, Closer, Meddler, Remaker, Settler
 from tests.worlds.manager_plan import Plan, large_plan, swarm_plan
 from tests.worlds.manager_workload import ManagerProducer, Taker, Target

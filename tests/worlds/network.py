@@ -21,17 +21,17 @@ from heapq import heappop, heappush
 from math import log
 from typing import NamedTuple, Protocol
 
-from dray.wire.frames import (
+from dray.wire.frames import encode_frame
+from dray.wire.head import Head
+from dray.wire.peer_frames import (
     Ahead,
     AheadDropped,
     AheadKept,
     Data,
-    Head,
     OpenStream,
     Passed,
     StreamRefused,
     StreamState,
-    encode_frame,
 )
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 

@@ -14,7 +14,7 @@ import crc32c
 
 from dray.model.ids import ManagerId, join_id
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import Envelope
+from dray.wire.message_frames import Envelope
 from dray.wire.record import read_header
 
 MARK_FIRST, MARK_LAST, MARK_LARGE = 1, 2, 8

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from dray.wire.frames import Failed, Head, Hello, Outcome, OutcomeIs, Welcome
+from dray.wire.frames import Failed, Hello, Welcome
+from dray.wire.head import Head
+from dray.wire.message_frames import Outcome, OutcomeIs
 from dray.wire.stream import Frame
 from tests.worlds.network import Link
 from tests.worlds.simulated_daemon import Surroundings

@@ -44,7 +44,9 @@ from dray.store.heap.heap import Extent
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import SimDisk
-from dray.wire.frames import CreateQueue, EndCount, EndCounts, Hello
+from dray.wire.frames import Hello
+from dray.wire.peer_frames import EndCount, EndCounts
+from dray.wire.queue_frames import CreateQueue
 from dray.wire.stream import Frame
 from tests.worlds.network import Endpoint, Faults, Link, Schedule
 

@@ -35,7 +35,9 @@ from dray.delivery.lineage import Past, lineage_of, met_with, next_incarnation
 from dray.delivery.outgoing import OutgoingStream
 from dray.model.ids import Incarnation
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import Data, Envelope, Head, OpenStream, Passed, StreamRefused, StreamState
+from dray.wire.head import Head
+from dray.wire.message_frames import Envelope
+from dray.wire.peer_frames import Data, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.stream import Frame
 from tests.worlds.network import Endpoint, Faults, Link, Schedule
 

@@ -22,7 +22,7 @@ from dray.delivery.events import (
 from dray.delivery.outgoing import OutgoingStream
 from dray.machine import Tick
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import Head
+from dray.wire.head import Head
 from tests.worlds.network import Faults, Link, Schedule
 from tests.worlds.stream_node import STREAMS, Canary, Node, NodeChances
 

@@ -17,22 +17,10 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import (
-    Abort,
-    Commit,
-    CreateQueue,
-    Done,
-    LargeFound,
-    LargeReceive,
-    Messages,
-    Opened,
-    OpenQueue,
-    QueueState,
-    ReadPart,
-    Receive,
-    Send,
-    Settle,
-)
+from dray.wire.frames import Done
+from dray.wire.large_frames import LargeFound, LargeReceive, ReadPart
+from dray.wire.message_frames import Abort, Commit, Messages, Receive, Send, Settle
+from dray.wire.queue_frames import CreateQueue, Opened, OpenQueue, QueueState
 from dray.wire.record import PLAIN, PartMark, encode_record, read_header
 from tests.worlds.shadow import Expected, Large, Sent, Shadow
 from tests.worlds.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient

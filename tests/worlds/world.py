@@ -22,7 +22,7 @@ from dray.manager.turn import QueueManager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import EndCount
+from dray.wire.peer_frames import EndCount
 from tests.inspection import look_into
 from tests.worlds.network import EXPENDABLE, Endpoint, Faults, Link, Schedule, chance_of
 from tests.worlds.shadow import Shadow

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from dray.manager.events import Answer, Effect, Event, Request, SessionClosed
 from dray.spans import attributes_of, context_of, tracer
-from dray.wire.frames import Data, OpenStream, StreamState
+from dray.wire.peer_frames import Data, OpenStream, StreamState
 from dray.wire.record import read_header, read_properties
 from dray.wire.stream import Frame
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dray.daemon.roles import Deciding
     from dray.manager.notices import Notice
     from dray.store.log.checkpoint import Snapshots
-    from dray.wire.frames import Envelope
+    from dray.wire.message_frames import Envelope
 
 _NS_IN_US: Final = 1_000
 

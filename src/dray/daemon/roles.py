@@ -12,7 +12,8 @@ from dray.model.callers import Caller
 from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
-from dray.wire.frames import Head, Hello
+from dray.wire.frames import Hello
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 
 _Connection = TypeVar("_Connection", contravariant=True)

@@ -16,7 +16,8 @@ from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.follow_up import FollowUp
 from dray.manager.own_messages import OwnMessages
-from dray.wire.frames import Head, failure
+from dray.wire.frames import failure
+from dray.wire.head import Head
 
 if TYPE_CHECKING:
     from dray.manager.events import ManagerConfig

@@ -36,28 +36,27 @@ from dray.manager.requests import (
 from dray.manager.rights import RIGHTS_OF_CLIENTS, RIGHTS_OF_MANAGERS, Rights
 from dray.manager.transactions import Transactions
 from dray.manager.works import Works
-from dray.wire import frames
+from dray.wire import frames, peer_frames, transfer_frames
+from dray.wire.head import Head
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
 
 FOR_CLIENTS = REQUESTS_WITHOUT_BODY
 """Requests of clients without a body."""
-FOR_MANAGERS: frozenset[type[frames.Head]] = STREAM_FRAMES_WITHOUT_BODY | {
-    frames.ConfirmationsAcked,
-    frames.RepairAnswer,
-    frames.AttachBox,
-    frames.Credit,
+FOR_MANAGERS: frozenset[type[Head]] = STREAM_FRAMES_WITHOUT_BODY | {
+    peer_frames.ConfirmationsAcked,
+    peer_frames.RepairAnswer,
+    transfer_frames.AttachBox,
+    transfer_frames.Credit,
 }
 """Requests of other managers without a body."""
-WITH_BODY: frozenset[tuple[str, type[frames.Head]]] = frozenset(
+WITH_BODY: frozenset[tuple[str, type[Head]]] = frozenset(
     {("client", kind) for kind in REQUESTS_WITH_BODY}
-    | {("manager", kind) for kind in STREAM_FRAMES_WITH_BODY | {frames.Post}}
+    | {("manager", kind) for kind in STREAM_FRAMES_WITH_BODY | {transfer_frames.Post}}
 )
 """Requests of clients and managers with a body."""
-_FIRST_AND_CUT: frozenset[type[frames.Head]] = frozenset(
-    {frames.Hello, frames.Cut, frames.Continuation}
-)
+_FIRST_AND_CUT: frozenset[type[Head]] = frozenset({frames.Hello, frames.Cut, frames.Continuation})
 FROM_CALLERS = frozenset(
     kind.code
     for kind in FOR_CLIENTS | FOR_MANAGERS | _FIRST_AND_CUT | {kind for _, kind in WITH_BODY}
@@ -88,18 +87,18 @@ class Subjects:
             streams=self.streams,
         )
         self.for_clients = self.requests.without_body
-        self.for_managers: Mapping[type[frames.Head], Handler] = {
+        self.for_managers: Mapping[type[Head], Handler] = {
             **self.streams.without_body,
-            frames.ConfirmationsAcked: partial(handle_confirmations_acked, self.sources),
-            frames.RepairAnswer: partial(handle_repair_answer, self.holes),
-            frames.AttachBox: partial(relay.handle_attach, self.relay),
-            frames.Credit: partial(relay.handle_credit, self.relay),
+            peer_frames.ConfirmationsAcked: partial(handle_confirmations_acked, self.sources),
+            peer_frames.RepairAnswer: partial(handle_repair_answer, self.holes),
+            transfer_frames.AttachBox: partial(relay.handle_attach, self.relay),
+            transfer_frames.Credit: partial(relay.handle_credit, self.relay),
         }
-        of_managers: Mapping[type[frames.Head], BodyHandler] = {
+        of_managers: Mapping[type[Head], BodyHandler] = {
             **self.streams.with_body,
-            frames.Post: partial(relay.handle_post, self.relay),
+            transfer_frames.Post: partial(relay.handle_post, self.relay),
         }
-        self.with_body: dict[tuple[str, type[frames.Head]], BodyHandler] = {
+        self.with_body: dict[tuple[str, type[Head]], BodyHandler] = {
             **{("client", kind): handler for kind, handler in self.requests.with_body.items()},
             **{("manager", kind): handler for kind, handler in of_managers.items()},
         }

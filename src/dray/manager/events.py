@@ -22,7 +22,7 @@ from dray.model.limits import (
     RESEND_SCHEDULE_S,
 )
 from dray.store.heap.heap import Extent
-from dray.wire.frames import Head
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 
 Body = tuple[bytes | Extent, ...]

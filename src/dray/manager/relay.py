@@ -21,8 +21,8 @@ from dray.manager.events import LinkSend, Peer
 from dray.model.arguments import no_sense
 from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, BOXES_SHARE, RELAYED_BYTES_MAX
 from dray.model.names import QueueAddress, parse_queue_address
-from dray.wire.frames import AttachBox, Credit, Done, Post
-from dray.wire.transfer_frames import size_of_post
+from dray.wire.frames import Done
+from dray.wire.transfer_frames import AttachBox, Credit, Post, size_of_post
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

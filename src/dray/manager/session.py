@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dray.model.callers import Caller
 from dray.model.ids import Incarnation
-from dray.wire.frames import LargeReceive, Receive, ReceiveTransaction
+from dray.wire.large_frames import LargeReceive
+from dray.wire.message_frames import Receive, ReceiveTransaction
 
 if TYPE_CHECKING:
     from dray.delivery.keys import ConnectionKey

@@ -71,10 +71,11 @@ from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
 from dray.store.recovery.recovery import History, RecoveryReport
 from dray.store.store import Store
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames
+from dray.wire.head import Head
 
 _DISK = "the disk of the data directory"
-_WAITING = (frames.Receive, frames.LargeReceive, frames.ReceiveTransaction)
+_WAITING = (message_frames.Receive, large_frames.LargeReceive, message_frames.ReceiveTransaction)
 
 
 class QueueManager:
@@ -315,9 +316,7 @@ class QueueManager:
         if isinstance(head, _WAITING):
             self._waiters.note_last(head.queue)
 
-    def _dispatch(
-        self, session: Session, request_id: int, head: frames.Head, body: memoryview
-    ) -> None:
+    def _dispatch(self, session: Session, request_id: int, head: Head, body: memoryview) -> None:
         kind = type(head)
         if not session.role:
             if not isinstance(head, frames.Hello):

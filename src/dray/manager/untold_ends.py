@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, END_STREAMS_SHARE, ENDS_TOLD_EVERY_S
-from dray.wire.frames import EndCount
+from dray.wire.peer_frames import EndCount
 
 if TYPE_CHECKING:
     from collections.abc import Container

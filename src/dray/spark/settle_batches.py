@@ -41,7 +41,8 @@ from dray.spark.source.large import large_pages, opened_in, sequence_id_of
 from dray.spark.source.offsets import Offsets, QueueSpan, spans
 from dray.spark.source.options import Options, read_options
 from dray.spark.source.ranges import is_there, measure, warn_of_claim
-from dray.wire.frames import Done, Settle
+from dray.wire.frames import Done
+from dray.wire.message_frames import Settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -32,7 +32,8 @@ from dray.store.store import Store
 from dray.testing.keyed_manager import KeyedManager, id_named, key_named
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_model import Key
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.record import read_header
 from dray.wire.stream import Frame
 
@@ -125,14 +126,14 @@ class ManagerHarness:
         other.welcomed(welcome)
         return session, other
 
-    def ask(self, session: int, head: frames.Head, body: bytes = b"") -> tuple[frames.Head, bytes]:
+    def ask(self, session: int, head: Head, body: bytes = b"") -> tuple[Head, bytes]:
         """The answer to a request that is answered at once; raises `RequestFailed`."""
         answer = self.say(session, head, body)
         if answer is None:
             raise BrokenPromiseError(f"{type(head).__name__} was not answered")
         return answer.head, self.body_of(answer)
 
-    def say(self, session: int, head: frames.Head, body: bytes = b"") -> Answer | None:
+    def say(self, session: int, head: Head, body: bytes = b"") -> Answer | None:
         """Send a frame; the answer, if there is one. Raises `RequestFailed`."""
         self._requests += 1
         frame = Frame(head, self._requests, memoryview(body))
@@ -154,8 +155,8 @@ class ManagerHarness:
         found: list[QueueInfo] = []
         following = 0
         while True:
-            head, _ = self.ask(session, frames.ListQueues(following))
-            assert isinstance(head, frames.QueueList)
+            head, _ = self.ask(session, queue_frames.ListQueues(following))
+            assert isinstance(head, queue_frames.QueueList)
             found += head.queues
             following = head.next
             if not following:
@@ -163,22 +164,22 @@ class ManagerHarness:
 
     def number(self, session: int, name: str) -> int:
         """The number of a queue; a journal's or an outgoing queue's is made if it has to be."""
-        head, _ = self.ask(session, frames.OpenQueue(name))
-        assert isinstance(head, frames.Opened)
+        head, _ = self.ask(session, queue_frames.OpenQueue(name))
+        assert isinstance(head, queue_frames.Opened)
         return head.number
 
     def messages(
         self, session: int, queue: int, *, transaction: int = 0, count: int = 10_000, peek: bool
     ) -> list[Seen]:
         """Receive or look at messages; nothing if there is none."""
-        head = frames.Receive(queue, transaction, 0.0, count, peek=peek, guarded=False)
+        head = message_frames.Receive(queue, transaction, 0.0, count, peek=peek, guarded=False)
         try:
             answer, body = self.ask(session, head)
         except RequestFailed as refused:
             if refused.error == "receive-timeout":
                 return []
             raise
-        assert isinstance(answer, frames.Messages)
+        assert isinstance(answer, message_frames.Messages)
         return seen_in(answer, body)
 
 
@@ -198,7 +199,7 @@ def refused_exactly(wanted: str) -> Iterator[None]:
             raise BrokenPromiseError(f"nothing was refused, though {wanted}")
 
 
-def seen_in(head: frames.Messages, body: bytes) -> list[Seen]:
+def seen_in(head: message_frames.Messages, body: bytes) -> list[Seen]:
     """The messages of an answer; raises `BrokenPromiseError` for one that is damaged."""
     found, at = [], 0
     for envelope in head.envelopes:

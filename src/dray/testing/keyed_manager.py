@@ -8,7 +8,8 @@ import msgspec
 
 from dray.delivery.keys import KEY_BYTES, ONCE_BYTES, ConnectionKey, ManagerKey
 from dray.manager.peers import with_proof
-from dray.wire.frames import EndStream, Hello, OpenStream, Welcome
+from dray.wire.frames import Hello, Welcome
+from dray.wire.peer_frames import EndStream, OpenStream
 
 ONCE = b"1" * ONCE_BYTES
 

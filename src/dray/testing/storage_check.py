@@ -31,7 +31,7 @@ from dray.testing.storage_peer import STREAM
 from dray.testing.storage_queries import joined
 from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
-from dray.wire import frames
+from dray.wire import batch_frames, large_frames, message_frames, peer_frames, queue_frames
 
 INTERNAL = {"admin_queue$", "notify_queue$", "order_queue$"}
 """Queues that are in no quota."""
@@ -130,8 +130,10 @@ class Recovered:
         """Whether the last two batches of each query are known, and what they held."""
         for query, batches in frozen.batches.items():
             for batch, (digest, number) in batches.items():
-                answer, _ = self._harness.ask(self._session, frames.DescribeBatch(query, batch))
-                assert isinstance(answer, frames.BatchIs)
+                answer, _ = self._harness.ask(
+                    self._session, batch_frames.DescribeBatch(query, batch)
+                )
+                assert isinstance(answer, batch_frames.BatchIs)
                 told = (answer.last, answer.digest, answer.transaction_id)
                 name = join_id(ManagerId(MANAGER_ID), number)
                 if not answer.committed or told != (max(batches), digest, name):
@@ -151,8 +153,8 @@ class Recovered:
 
     def _check_accounts(self) -> None:
         """The manager's quotas are used by exactly what is there."""
-        head, _ = self._harness.ask(self._session, frames.Describe())
-        assert isinstance(head, frames.ManagerState)
+        head, _ = self._harness.ask(self._session, queue_frames.Describe())
+        assert isinstance(head, queue_frames.ManagerState)
         used = {False: 0, True: 0}
         for name, info in self._infos.items():
             if name not in INTERNAL:
@@ -162,8 +164,8 @@ class Recovered:
             raise BrokenPromiseError(f"counted as used are {counted}, there are {used}")
 
     def _list_prepared(self) -> list[int]:
-        head, _ = self._harness.ask(self._session, frames.ListPrepared())
-        assert isinstance(head, frames.PreparedList)
+        head, _ = self._harness.ask(self._session, message_frames.ListPrepared())
+        assert isinstance(head, message_frames.PreparedList)
         return sorted(split_id(each)[1] for each in head.transaction_ids)
 
     def check_settled(self, frozen: Frozen) -> None:
@@ -176,13 +178,13 @@ class Recovered:
         follow = Consequences(contents)
         for at, (number, transaction) in enumerate(frozen.prepared.items()):
             text = join_id(ManagerId(MANAGER_ID), number)
-            self._harness.ask(self._session, frames.SettlePrepared(text, at % 2 == 0))
+            self._harness.ask(self._session, message_frames.SettlePrepared(text, at % 2 == 0))
             (follow.let_go if at % 2 else follow.commit)(transaction)
         for at, (query, batch) in enumerate(sorted({e.batch for e in frozen.staged.values()})):
             staged = [e for e in frozen.staged.values() if e.batch == (query, batch)]
             whole = joined(contents.leased - 3 - at, staged)
             names = [join_id(ManagerId(MANAGER_ID), each.number) for each in staged]
-            commit = frames.CommitBatch(query, batch, b"", whole.number, names)
+            commit = batch_frames.CommitBatch(query, batch, b"", whole.number, names)
             self._harness.ask(self._session, commit)
             for each in staged:
                 del contents.for_batches[each.number]
@@ -199,8 +201,8 @@ class Recovered:
         if LARGE not in self._infos:
             return (0, 0)
         session, other = self._harness.source()
-        state, _ = self._harness.ask(session, other.proven(frames.OpenStream(STREAM, LARGE)))
-        assert isinstance(state, frames.StreamState)
+        state, _ = self._harness.ask(session, other.proven(peer_frames.OpenStream(STREAM, LARGE)))
+        assert isinstance(state, peer_frames.StreamState)
         return (state.sequence_id, state.upto)
 
     def check_large(self, frozen: Frozen) -> None:
@@ -208,8 +210,8 @@ class Recovered:
         if LARGE not in frozen.queues:
             return
         number = self._harness.number(self._session, LARGE)
-        head, _ = self._harness.ask(self._session, frames.LargeList(number, 0, 10_000))
-        assert isinstance(head, frames.LargeListed)
+        head, _ = self._harness.ask(self._session, large_frames.LargeList(number, 0, 10_000))
+        assert isinstance(head, large_frames.LargeListed)
         found = [(each.source, each.sequence) for each in head.entries if not each.missing]
         there, free = {key for _, _, key in frozen.queues[LARGE]}, set(keys_of(frozen, LARGE))
         whole = []
@@ -226,8 +228,8 @@ class Recovered:
     def _outcome(self, number: int) -> bool:
         """Whether somebody who asks is told that the transaction was committed."""
         text = join_id(ManagerId(MANAGER_ID), number)
-        head, _ = self._harness.ask(self._session, frames.Outcome(text))
-        assert isinstance(head, frames.OutcomeIs)
+        head, _ = self._harness.ask(self._session, message_frames.Outcome(text))
+        assert isinstance(head, message_frames.OutcomeIs)
         return head.status == "committed"
 
     def _send_one(self) -> int:
@@ -237,7 +239,7 @@ class Recovered:
         unused = self._welcome.first_number + self._welcome.number_count - 2
         record = Letters(Random(0), Known(), unused).one(Message(body=b"new"))
         sizes, crcs = sizes_and_crcs(record)
-        send = frames.Send(number, 0, sizes, crcs, guarded=False)
+        send = message_frames.Send(number, 0, sizes, crcs, guarded=False)
         self._harness.ask(self._session, send, b"".join(record.values()))
         after = self._harness.messages(self._session, number, peek=True)
         (added,) = {each.lookup_id for each in after} - {each.lookup_id for each in before}

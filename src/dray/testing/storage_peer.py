@@ -17,7 +17,8 @@ from dray.testing.storage_consequences import LARGE, ORDERS, OUTGOING, RECEIVED,
 from dray.testing.storage_model import Contents
 from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters
-from dray.wire import frames
+from dray.wire import peer_frames
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 
 STREAM, SEQUENCE = 77, 1_700_000_000 << 32
@@ -62,13 +63,13 @@ class StoragePeer:
         """Send messages of a stream, now and then again those of before."""
         if not self._session:
             self._session, other = self._harness.source()
-            self._harness.ask(self._session, other.proven(frames.OpenStream(STREAM, LARGE)))
+            self._harness.ask(self._session, other.proven(peer_frames.OpenStream(STREAM, LARGE)))
         _, upto = self._contents.accepted.get(STREAM, (SEQUENCE, 0))
         fresh = letters.arriving(upto, self._rng.randrange(1, 4))
-        head = frames.Data(STREAM, SEQUENCE, upto, fresh.envelopes)
+        head = peer_frames.Data(STREAM, SEQUENCE, upto, fresh.envelopes)
         for _ in range(1 + (self._rng.random() < REPEATS)):
             state, _ = self._harness.ask(self._session, head, b"".join(fresh.records.values()))
-            wanted = frames.StreamState(STREAM, SEQUENCE, fresh.envelopes[-1].number)
+            wanted = peer_frames.StreamState(STREAM, SEQUENCE, fresh.envelopes[-1].number)
             if state != wanted:
                 raise BrokenPromiseError(f"{state} was said of a stream, expected was {wanted}")
         self._contents.admit(LARGE, fresh.records)
@@ -83,9 +84,9 @@ class StoragePeer:
         self._harness.dialled.clear()
         released, self._released = self._released, []
         for each in released:
-            if isinstance(each.head, frames.OpenStream):
+            if isinstance(each.head, peer_frames.OpenStream):
                 self._acknowledge(each, self._recording.known.peer)
-            elif isinstance(each.head, frames.Data):
+            elif isinstance(each.head, peer_frames.Data):
                 count = self._rng.randrange(1, len(each.head.envelopes) + 1)
                 last = each.head.envelopes[count - 1]
                 accepted = (each.head.sequence_id, last.number, last.lookup_id)
@@ -96,10 +97,10 @@ class StoragePeer:
         self._recording.note_peer()
         sequence_id, number, lookup_id = accepted
         head = sent.head
-        assert isinstance(head, frames.OpenStream | frames.Data)
-        if isinstance(head, frames.OpenStream):
+        assert isinstance(head, peer_frames.OpenStream | peer_frames.Data)
+        if isinstance(head, peer_frames.OpenStream):
             self._question = head.question
-        state = frames.StreamState(head.stream, sequence_id, number, question=self._question)
+        state = peer_frames.StreamState(head.stream, sequence_id, number, question=self._question)
         leaving = [key for _, at, key in self._contents.queues[OUTGOING] if at <= lookup_id]
         self._contents.remove(OUTGOING, leaving)
         self._follow.awaiting(leaving)
@@ -116,12 +117,12 @@ class StoragePeer:
                 why = self._rng.choice((RECEIVED, MessageClass.NACK_RECEIVE_TIMEOUT))
                 known.told.append((number, why))
                 self._recording.told.append(len(self._recording.operations))
-        told = [frames.Confirmed(number, why) for number, why in known.told]
+        told = [peer_frames.Confirmed(number, why) for number, why in known.told]
         if told:
-            confirmations = frames.Confirmations(stream, 1, told)
+            confirmations = peer_frames.Confirmations(stream, 1, told)
             self._harness.handle(LinkFrame(address, _frame(confirmations)))
             self._follow.confirmed()
 
 
-def _frame(head: frames.Head) -> Frame:
+def _frame(head: Head) -> Frame:
     return Frame(head, 0, memoryview(b""))

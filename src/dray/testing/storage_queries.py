@@ -16,7 +16,7 @@ from dray.testing.storage_consequences import Consequences
 from dray.testing.storage_model import Contents, Gathered
 from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters
-from dray.wire import frames
+from dray.wire import batch_frames
 
 STAGES_NEW, COMMITS_AGAIN, NAMED = 0.8, 0.2, 0.7
 """How often a task is of a new batch, a driver commits again, and it has the word of a task."""
@@ -50,10 +50,10 @@ class Queries:
         if not transaction.frames:
             del self._contents.for_batches[transaction.number]
             return
-        head = frames.StageForBatch(transaction.number, transaction.frames, query, batch)
+        head = batch_frames.StageForBatch(transaction.number, transaction.frames, query, batch)
         with refused_exactly(transaction.fails):
             answer, _ = self._harness.ask(session, head)
-            assert isinstance(answer, frames.BatchIs)
+            assert isinstance(answer, batch_frames.BatchIs)
             if answer.committed != (batch == last):
                 raise BrokenPromiseError(f"batch {batch} of {query}, last {last}: {answer}")
         if transaction.fails or batch == last:
@@ -67,7 +67,7 @@ class Queries:
         last = max(known, default=-1)
         digest, number = self._rng.randbytes(8), letters.number()
         if known and self._rng.random() < COMMITS_AGAIN:
-            again = frames.CommitBatch(query, last, known[last][0], number, [])
+            again = batch_frames.CommitBatch(query, last, known[last][0], number, [])
             self._ask(session, again, known[last])
             return
         staged = [
@@ -75,7 +75,7 @@ class Queries:
         ]
         named = [each for each in staged if self._rng.random() < NAMED]
         names = [join_id(ManagerId(MANAGER_ID), each.number) for each in named]
-        head = frames.CommitBatch(query, last + 1, digest, number, list(names))
+        head = batch_frames.CommitBatch(query, last + 1, digest, number, list(names))
         self._ask(session, head, (digest, number))
         for each in staged:
             del self._contents.for_batches[each.number]
@@ -91,9 +91,11 @@ class Queries:
         for number in [each.number for each in staged.values() if name in each.sends]:
             del staged[number]
 
-    def _ask(self, session: int, head: frames.CommitBatch, outcome: tuple[bytes, int]) -> None:
+    def _ask(
+        self, session: int, head: batch_frames.CommitBatch, outcome: tuple[bytes, int]
+    ) -> None:
         answer, _ = self._harness.ask(session, head)
-        assert isinstance(answer, frames.BatchIs)
+        assert isinstance(answer, batch_frames.BatchIs)
         if (answer.digest, split_id(answer.transaction_id)[1]) != outcome:
             raise BrokenPromiseError(f"{head} was answered with {answer}")
 

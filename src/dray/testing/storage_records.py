@@ -19,7 +19,7 @@ from dray.model.ids import ManagerId
 from dray.model.message import Message
 from dray.testing.harness import MANAGER_ID, PEER_ID
 from dray.testing.storage_model import Key, Known
-from dray.wire.frames import Envelope
+from dray.wire.message_frames import Envelope
 from dray.wire.record import PLAIN, encode_record
 
 PLAIN_BYTES_MAX: Final = 1500

@@ -47,7 +47,7 @@ from dray.testing.storage_queries import Queries
 from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.testing.storage_syncs import StorageSyncs
-from dray.wire import frames
+from dray.wire import large_frames, message_frames, queue_frames
 
 GUEST = "guest"
 """A queue that comes and goes."""
@@ -118,7 +118,7 @@ class Workload:
     def _prepare(self) -> None:
         for name, options in OPTIONS.items():
             if name not in self._contents.queues:
-                self._harness.ask(self._client, frames.CreateQueue(name, options))
+                self._harness.ask(self._client, queue_frames.CreateQueue(name, options))
                 self._contents.add_queue(name)
                 if options.quota is not None:
                     self._contents.quotas[name] = options.quota
@@ -178,7 +178,7 @@ class Workload:
             self._go_on_in(transaction)
         elif fate < ABORTS:
             self._open.remove(transaction)
-            self._harness.ask(transaction.session, frames.Abort(transaction.number))
+            self._harness.ask(transaction.session, message_frames.Abort(transaction.number))
             self._follow.let_go(transaction)
         elif fate < PREPARES:
             self._open.remove(transaction)
@@ -194,7 +194,7 @@ class Workload:
         now = self._harness.now if name in TIMED else None
         records = self._letters.large() if name == LARGE else self._letters.plain(now)
         sizes, crcs = sizes_and_crcs(records)
-        head = frames.Send(self._numbers[name], transaction.number, sizes, crcs)
+        head = message_frames.Send(self._numbers[name], transaction.number, sizes, crcs)
         transaction.frames += 1
         if transaction.doomed:
             self._harness.say(transaction.session, head, b"".join(records.values()))
@@ -212,7 +212,9 @@ class Workload:
         seen = self._take_from(name, transaction, self._rng.randrange(1, 4))
         for each in seen:
             if self._rng.random() < REJECTS:
-                reject = frames.Reject(self._numbers[name], each.lookup_id, transaction.number)
+                reject = message_frames.Reject(
+                    self._numbers[name], each.lookup_id, transaction.number
+                )
                 self._harness.ask(transaction.session, reject)
                 transaction.rejected.add((name, each.key))
 
@@ -253,26 +255,28 @@ class Workload:
             return None
         each = self._rng.choice(seen)
         number, goal = transaction.number if transaction else 0, self._numbers[target]
-        move = frames.Move(self._numbers[source], each.lookup_id, goal, number, guarded=False)
+        move = message_frames.Move(
+            self._numbers[source], each.lookup_id, goal, number, guarded=False
+        )
         self._harness.ask(session, move)
         return each.key
 
     def _take_large_in(self, transaction: Gathered) -> bool:
-        head = frames.LargeReceive(self._numbers[LARGE], transaction.number, 0.0)
+        head = large_frames.LargeReceive(self._numbers[LARGE], transaction.number, 0.0)
         try:
             found, _ = self._harness.ask(transaction.session, head)
         except RequestFailed as refused:
             if refused.error != "receive-timeout":
                 raise BrokenPromiseError(f"{LARGE} was refused: {refused}") from refused
             return False
-        assert isinstance(found, frames.LargeFound)
+        assert isinstance(found, large_frames.LargeFound)
         parts = self._recording.known.parts_of[found.source, found.sequence]
         self._hold(transaction, LARGE, parts)
         return True
 
     def _prepare_transaction(self, transaction: Gathered) -> None:
         """The first phase; the second comes when it comes, in this run or another."""
-        prepare = frames.Prepare(transaction.number, transaction.frames)
+        prepare = message_frames.Prepare(transaction.number, transaction.frames)
         with refused_exactly(transaction.fails):
             self._harness.ask(transaction.session, prepare)
         if transaction.fails:
@@ -287,7 +291,7 @@ class Workload:
         number = self._rng.choice(sorted(self._contents.prepared))
         commits = bool(self._rng.randrange(2))
         text = join_id(ManagerId(MANAGER_ID), number)
-        self._harness.ask(self._client, frames.SettlePrepared(text, commits))
+        self._harness.ask(self._client, message_frames.SettlePrepared(text, commits))
         transaction = self._contents.prepared.pop(number)
         if not commits:
             self._follow.let_go(transaction)
@@ -302,7 +306,7 @@ class Workload:
         self._follow.expire(self._harness.now, self._numbers)
 
     def _commit(self, transaction: Gathered) -> None:
-        commit = frames.Commit(transaction.number, transaction.frames)
+        commit = message_frames.Commit(transaction.number, transaction.frames)
         with refused_exactly(transaction.fails):
             self._harness.ask(transaction.session, commit)
         if transaction.fails:
@@ -317,7 +321,7 @@ class Workload:
         name = self._rng.choice((PRIORITIES, PRIORITIES, PLAIN, TIGHT))
         records = self._letters.plain(self._harness.now)
         sizes, crcs = sizes_and_crcs(records)
-        head = frames.Send(self._numbers[name], 0, sizes, crcs)
+        head = message_frames.Send(self._numbers[name], 0, sizes, crcs)
         refusal = self._follow.refusal(name, records)
         with refused_exactly(refusal):
             self._harness.ask(self._client, head, b"".join(records.values()))
@@ -346,20 +350,20 @@ class Workload:
             self._purge(name)
 
     def _purge(self, name: str) -> None:
-        self._harness.ask(self._client, frames.PurgeQueue(self._numbers[name]))
+        self._harness.ask(self._client, queue_frames.PurgeQueue(self._numbers[name]))
         self._follow.leave(name, self._contents.available(name), MessageClass.NACK_Q_PURGED)
 
     def _administrate(self) -> None:
         """Let a queue come, or go with its messages; empty one; set a quota."""
         what = self._rng.choice(("come", "go", "empty", "limit"))
         if what == "come" and GUEST not in self._contents.queues:
-            self._harness.ask(self._client, frames.CreateQueue(GUEST, QueueOptions()))
+            self._harness.ask(self._client, queue_frames.CreateQueue(GUEST, QueueOptions()))
             self._contents.add_queue(GUEST)
             self._numbers[GUEST] = self._harness.number(self._client, GUEST)
         elif what == "go" and GUEST in self._contents.queues:
             if any(GUEST in each.sends for each in self._contents.prepared.values()):
                 return
-            self._harness.ask(self._client, frames.DeleteQueue(GUEST))
+            self._harness.ask(self._client, queue_frames.DeleteQueue(GUEST))
             gone = self._contents.available(GUEST)
             self._queries.queue_deleted(GUEST)
             self._follow.leave(GUEST, gone, MessageClass.NACK_Q_DELETED)
@@ -370,7 +374,7 @@ class Workload:
             self._purge(PLAIN)
         elif what == "limit":
             quota = self._rng.choice((None, TIGHT_BYTES, TIGHT_BYTES // 2))
-            self._harness.ask(self._client, frames.SetQuota(TIGHT, quota, None))
+            self._harness.ask(self._client, queue_frames.SetQuota(TIGHT, quota, None))
             self._contents.quotas[TIGHT] = quota
 
     def _lose_client(self) -> None:

@@ -22,11 +22,11 @@ from dray.wire.frames import (
     Continuation,
     Cut,
     FrameHeader,
-    Head,
     check_expected,
     decode_head,
     read_frame_header,
 )
+from dray.wire.head import Head
 
 
 class _Cut:

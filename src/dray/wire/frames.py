@@ -10,8 +10,8 @@ The CRC32C covers bytes 0..20 and the head. The body is message records (or a ra
 CRC32Cs travel in the head, so a body can be sent from a heap file by the kernel without being read.
 Request id 0 wants no answer. Never change the magic, nor that bytes 4..5 give the version.
 
-Every head names its type code; `docs/formats/wire.md` tells each exchange as a story. The heads of
-one subject are in a module of their own, and all of them can be imported from here.
+Every head names its type code; `docs/formats/wire.md` tells each exchange as a story. Here are the
+heads that open and end a conversation or an answer; those of one subject are in a module of theirs.
 """
 
 from __future__ import annotations
@@ -29,137 +29,19 @@ from dray.checksum import crc32c
 from dray.errors import DrayError, InvalidArgument, ProtocolError
 from dray.model.ids import Incarnation
 from dray.model.limits import FIRST_HEAD_BYTES_MAX, FRAME_BODY_BYTES_MAX
-from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
-from dray.wire.batch_frames import (
-    BatchIs,
-    CommitBatch,
-    DescribeBatch,
-    DropStaged,
-    StageForBatch,
+from dray.wire import (
+    backup_frames,
+    batch_frames,
+    file_frames,
+    large_frames,
+    message_frames,
+    peer_frames,
+    queue_frames,
+    range_frames,
+    token_frames,
+    transfer_frames,
 )
-from dray.wire.file_frames import Copied, CopyPart, SendFile
 from dray.wire.head import Head, MissingPart
-from dray.wire.large_frames import (
-    LargeAt,
-    LargeEntry,
-    LargeFound,
-    LargeList,
-    LargeListed,
-    LargeMove,
-    LargeReceive,
-    LargeTaken,
-    ListUploads,
-    PartAt,
-    PartDamaged,
-    Range,
-    ReadPart,
-    UploadBegin,
-    UploadDrop,
-    UploadIs,
-    UploadList,
-    UploadMark,
-    UploadPart,
-    UploadRead,
-    UploadResume,
-    UploadState,
-)
-from dray.wire.message_frames import (
-    FOLLOWING_MAX,
-    MARK_FIRST,
-    MARK_LARGE,
-    MARK_LAST,
-    MARK_SINGLE,
-    Abort,
-    Commit,
-    Envelope,
-    ListPrepared,
-    Messages,
-    Move,
-    MoveMessages,
-    Outcome,
-    OutcomeIs,
-    Prepare,
-    PreparedList,
-    Receive,
-    ReceiveTransaction,
-    Reject,
-    Reserve,
-    Send,
-    Settle,
-    SettlePrepared,
-    TransactionMessages,
-)
-from dray.wire.peer_frames import (
-    Ahead,
-    AheadDropped,
-    AheadKept,
-    Confirmations,
-    ConfirmationsAcked,
-    Confirmed,
-    Data,
-    EndCount,
-    EndCounts,
-    EndStream,
-    EndStreamAcked,
-    Going,
-    OpenStream,
-    Passed,
-    RepairAnswer,
-    RepairWanted,
-    StreamRefused,
-    StreamState,
-    TruncatedTransaction,
-)
-from dray.wire.queue_frames import (
-    AcceptPeer,
-    CreateQueue,
-    DeleteQueue,
-    Describe,
-    DescribeQueue,
-    ForgetPeer,
-    ListPeers,
-    ListQueues,
-    ManagerState,
-    Opened,
-    OpenQueue,
-    PauseQueue,
-    PeerList,
-    PurgeQueue,
-    QueueList,
-    QueueState,
-    ResolveOutgoing,
-    SetQuota,
-)
-from dray.wire.range_frames import (
-    RANGE_ROW,
-    ROW_ORDINAL_BITS,
-    MeasureRange,
-    RangeMeasured,
-    RangePiece,
-    RangeRead,
-    ReadRange,
-)
-from dray.wire.selections import (
-    Select,
-    SelectAt,
-    SelectByCorrelation,
-    SelectById,
-    SelectBySequence,
-    SelectFirst,
-    SelectLarge,
-    SelectNext,
-    SelectOne,
-    SelectRange,
-)
-from dray.wire.token_frames import (
-    AccessState,
-    CreateToken,
-    DescribeAccess,
-    ListTokens,
-    RevokeToken,
-    TokenList,
-)
-from dray.wire.transfer_frames import AttachBox, Credit, Post
 
 MAGIC = b"DRAY"
 _TLS_HANDSHAKE = b"\x16\x03"
@@ -275,6 +157,7 @@ class Continuation(Head, frozen=True):
 
 
 FRAME_TYPES: dict[int, type[Head]] = {cls.code: cls for cls in Head.__subclasses__()}
+"""By code. This module loads every module of heads, so that none is missing."""
 FIRST = frozenset({Hello.code})
 """The frames that a caller may say first."""
 _HEAD_BYTES_MAX = {code: cls.bytes_max() for code, cls in FRAME_TYPES.items()}

@@ -28,11 +28,11 @@ from dray.wire.frames import (
     Continuation,
     Cut,
     FrameHeader,
-    Head,
     check_expected,
     decode_head,
     read_frame_header,
 )
+from dray.wire.head import Head
 
 READ_BYTES = 1 << 16
 """Bytes to read at a time when no large body is arriving."""

@@ -8,21 +8,10 @@ import threading
 from collections.abc import Callable
 
 from dray.model.callers import Credential
-from dray.wire.frames import (
-    Abort,
-    Commit,
-    Done,
-    Head,
-    Hello,
-    Lease,
-    Leased,
-    Opened,
-    OpenQueue,
-    Reserve,
-    Send,
-    Welcome,
-    encode_frame,
-)
+from dray.wire.frames import Done, Hello, Lease, Leased, Welcome, encode_frame
+from dray.wire.head import Head
+from dray.wire.message_frames import Abort, Commit, Reserve, Send
+from dray.wire.queue_frames import Opened, OpenQueue
 from dray.wire.stream import Frame, FrameStream
 
 MANAGER_ID = "ab" * 16

@@ -10,16 +10,8 @@ import pytest
 from dray.client.calls.messages import record_of
 from dray.errors import ConnectionLost, InDoubt, ProtocolError, ReceiveTimeout, TransactionAborted
 from dray.model.message import Message
-from dray.wire.frames import (
-    Abort,
-    Commit,
-    Envelope,
-    Messages,
-    Outcome,
-    OutcomeIs,
-    Receive,
-    failure,
-)
+from dray.wire.frames import failure
+from dray.wire.message_frames import Abort, Commit, Envelope, Messages, Outcome, OutcomeIs, Receive
 from tests.unit.client.peer import MANAGER_ID, hang_up
 
 

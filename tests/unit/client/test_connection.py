@@ -14,24 +14,9 @@ from dray.client.connections.connection import send_some
 from dray.client.connections.thread_connection import ThreadConnection
 from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, ProtocolError
-from dray.wire.frames import (
-    Describe,
-    Done,
-    Failed,
-    Hello,
-    Lease,
-    ListQueues,
-    ManagerState,
-    Messages,
-    OpenQueue,
-    Outcome,
-    OutcomeIs,
-    QueueList,
-    Receive,
-    Send,
-    Welcome,
-    encode_frame,
-)
+from dray.wire.frames import Done, Failed, Hello, Lease, Welcome, encode_frame
+from dray.wire.message_frames import Messages, Outcome, OutcomeIs, Receive, Send
+from dray.wire.queue_frames import Describe, ListQueues, ManagerState, OpenQueue, QueueList
 from tests.unit.client.peer import MANAGER_ID, Peer, keep_silent
 
 DEADLINE_S = 100

@@ -16,19 +16,9 @@ from dray.errors import (
     ReceiveTimeout,
     StorePoisoned,
 )
-from dray.wire.frames import (
-    Abort,
-    Describe,
-    Done,
-    Failed,
-    Hello,
-    OpenQueue,
-    Outcome,
-    Send,
-    Welcome,
-    encode_frame,
-    failure,
-)
+from dray.wire.frames import Done, Failed, Hello, Welcome, encode_frame, failure
+from dray.wire.message_frames import Abort, Outcome, Send
+from dray.wire.queue_frames import Describe, OpenQueue
 from dray.wire.stream import Frame
 
 PATIENCE_S = 100

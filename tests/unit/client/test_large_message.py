@@ -19,21 +19,18 @@ from dray.errors import (
 from dray.large.split import LargeMessageParameters, Split
 from dray.model.ids import ManagerId
 from dray.model.message import Message
-from dray.wire.frames import (
-    Abort,
-    Commit,
-    Done,
-    Envelope,
+from dray.wire.frames import Done
+from dray.wire.large_frames import (
     LargeFound,
     LargeMove,
     LargeReceive,
-    ListQueues,
     PartAt,
     PartDamaged,
-    QueueList,
     Range,
     ReadPart,
 )
+from dray.wire.message_frames import Abort, Commit, Envelope
+from dray.wire.queue_frames import ListQueues, QueueList
 from tests.unit.client.peer import MANAGER_ID
 
 PIECES = [b"a" * 1000, b"b" * 1000, b"c" * 500]

@@ -17,23 +17,18 @@ from dray.errors import ConnectionLost, ProtocolError
 from dray.forks import this_process
 from dray.model.classes import TransactionStatus
 from dray.model.message import Message
-from dray.wire.frames import (
+from dray.wire.frames import Done, Failed, encode_frame
+from dray.wire.message_frames import (
     Abort,
     Commit,
-    Describe,
-    Done,
     Envelope,
-    Failed,
-    ListQueues,
-    ManagerState,
     Messages,
     Outcome,
     OutcomeIs,
-    QueueList,
     Receive,
     Send,
-    encode_frame,
 )
+from dray.wire.queue_frames import Describe, ListQueues, ManagerState, QueueList
 from tests.unit.client.peer import MANAGER_ID, hang_up, keep_silent
 
 DEADLINE_S = 100

@@ -7,34 +7,34 @@ import pytest
 from dray.client.connections.lost_answers import answer_lost, send_in_doubt, sent_in_part
 from dray.errors import ConnectionLost, QuotaExceeded
 from dray.model.queue import QueueOptions
-from dray.wire import frames
-from dray.wire.frames import Head
+from dray.wire import large_frames, message_frames, queue_frames
+from dray.wire.head import Head
 
 LOST = ConnectionLost("the line broke")
 SAFE: list[Head] = [
-    frames.OpenQueue("orders"),
-    frames.Describe(),
-    frames.ListQueues(),
-    frames.Outcome("x"),
-    frames.SettlePrepared("x", commit=True),
-    frames.CreateQueue("orders", QueueOptions(transactional=True), exist_ok=True),
-    frames.PauseQueue("orders", paused=True),
-    frames.SetQuota("orders", 1, 1),
-    frames.Settle(1, 7, 0),
-    frames.Receive(1, 0, 0.0, peek=True),
-    frames.Receive(1, 7, 0.0),
-    frames.Move(1, 7, 2, 9),
-    frames.Send(1, 9, [], []),
-    frames.Reject(1, 7, 9),
+    queue_frames.OpenQueue("orders"),
+    queue_frames.Describe(),
+    queue_frames.ListQueues(),
+    message_frames.Outcome("x"),
+    message_frames.SettlePrepared("x", commit=True),
+    queue_frames.CreateQueue("orders", QueueOptions(transactional=True), exist_ok=True),
+    queue_frames.PauseQueue("orders", paused=True),
+    queue_frames.SetQuota("orders", 1, 1),
+    message_frames.Settle(1, 7, 0),
+    message_frames.Receive(1, 0, 0.0, peek=True),
+    message_frames.Receive(1, 7, 0.0),
+    message_frames.Move(1, 7, 2, 9),
+    message_frames.Send(1, 9, [], []),
+    message_frames.Reject(1, 7, 9),
 ]
 DONE_ONCE: list[Head] = [
-    frames.CreateQueue("orders", QueueOptions(transactional=True)),
-    frames.DeleteQueue("orders"),
-    frames.PurgeQueue(1),
-    frames.Receive(1, 0, 0.0),
-    frames.Move(1, 7, 2, 0),
-    frames.Send(1, 0, [], []),
-    frames.UploadDrop("x"),
+    queue_frames.CreateQueue("orders", QueueOptions(transactional=True)),
+    queue_frames.DeleteQueue("orders"),
+    queue_frames.PurgeQueue(1),
+    message_frames.Receive(1, 0, 0.0),
+    message_frames.Move(1, 7, 2, 0),
+    message_frames.Send(1, 0, [], []),
+    large_frames.UploadDrop("x"),
 ]
 
 

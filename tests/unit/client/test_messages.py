@@ -21,7 +21,7 @@ from dray.client.calls.messages import (
 from dray.errors import DrayError, ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
-from dray.wire.frames import Envelope
+from dray.wire.message_frames import Envelope
 from dray.wire.record import HEADER_BYTES
 from tests.cost import calls_of
 

@@ -6,7 +6,9 @@ import pytest
 
 from dray.client.connections.session import ClientSession, same_error
 from dray.errors import ConnectionLost, LargeMessageHole, ProtocolError, QueueNotFound
-from dray.wire.frames import Commit, Describe, Done, Failed, Hello, Leased, Welcome, failure
+from dray.wire.frames import Done, Failed, Hello, Leased, Welcome, failure
+from dray.wire.message_frames import Commit
+from dray.wire.queue_frames import Describe
 from dray.wire.stream import Frame, FrameStream
 
 NO_BODY = memoryview(b"")

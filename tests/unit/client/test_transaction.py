@@ -19,17 +19,9 @@ from dray.errors import (
     TransactionAborted,
 )
 from dray.model.classes import TransactionStatus
-from dray.wire.frames import (
-    Abort,
-    Commit,
-    Done,
-    OpenQueue,
-    Outcome,
-    OutcomeIs,
-    Receive,
-    Send,
-    failure,
-)
+from dray.wire.frames import Done, failure
+from dray.wire.message_frames import Abort, Commit, Outcome, OutcomeIs, Receive, Send
+from dray.wire.queue_frames import OpenQueue
 from tests.unit.client.peer import hang_up
 
 QUOTA = QuotaExceeded("full", quota="queue", limit=1, used=1, requested=1)

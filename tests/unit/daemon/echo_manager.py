@@ -36,7 +36,7 @@ from dray.manager.notices import Notice
 from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
 from dray.store.store import Store
-from dray.wire import file_frames, frames
+from dray.wire import file_frames, frames, large_frames, message_frames, peer_frames, queue_frames
 from dray.wire.stream import Frame
 
 
@@ -96,19 +96,19 @@ class EchoManager:
     def _request(self, request: Request) -> list[Effect]:  # noqa: C901 - a table, one line a frame
         session, (head, number, body) = request
         match head:
-            case frames.Commit():
+            case message_frames.Commit():
                 self.store.append(b"committed")
                 return [Answer(session, number, frames.Done())]
-            case frames.Send():
+            case message_frames.Send():
                 self.records.append(self.store.place(body))
                 if head.transaction:
                     return []
                 self.store.append(b"placed")
                 return [Answer(session, number, frames.Done(len(self.records) - 1))]
-            case frames.ReadPart():
+            case large_frames.ReadPart():
                 extent = self.records[head.lookup_id]
                 part = Extent(extent.file, extent.offset + head.offset, head.length)
-                return [Answer(session, number, frames.Range(), (part,), held=False)]
+                return [Answer(session, number, large_frames.Range(), (part,), held=False)]
             case file_frames.SendFile():
                 self.records.append(self.store.place(body))
                 return [Answer(session, number, frames.Done(len(body)), held=False)]
@@ -119,27 +119,27 @@ class EchoManager:
                 whole = Extent(extent.file, extent.offset, head.offset + head.length)
                 into = Into(head.at, head.offset)
                 return [Answer(session, number, file_frames.Copied(), (whole,), False, into)]
-            case frames.Receive():
+            case message_frames.Receive():
                 extent = self.records[head.queue]
                 self.store.append(b"gone")
                 self.store.release(extent)
-                return [Answer(session, number, frames.Messages([]), (extent,))]
-            case frames.Describe():
+                return [Answer(session, number, message_frames.Messages([]), (extent,))]
+            case queue_frames.Describe():
                 return [Answer(session, number, frames.Done(-1))]
-            case frames.OpenQueue(name):
+            case queue_frames.OpenQueue(name):
                 return [Dial(_peer(name)), Answer(session, number, frames.Done())]
-            case frames.PauseQueue(name):
+            case queue_frames.PauseQueue(name):
                 return [HangUp(_peer(name)), Answer(session, number, frames.Done())]
-            case frames.CreateQueue(name):
+            case queue_frames.CreateQueue(name):
                 body = tuple(self.records[:1])
-                return [LinkSend(_peer(name), frames.Data(1, 2, 3, []), body)]
-            case frames.DescribeQueue(name):
+                return [LinkSend(_peer(name), peer_frames.Data(1, 2, 3, []), body)]
+            case queue_frames.DescribeQueue(name):
                 body = tuple(self.records[:1])
                 heads = [
-                    frames.Data(1, 2, 3, []),
-                    frames.AheadDropped(1, 2),
-                    frames.Passed(1, 2, 3, 4),
-                    frames.EndStream(1),
+                    peer_frames.Data(1, 2, 3, []),
+                    peer_frames.AheadDropped(1, 2),
+                    peer_frames.Passed(1, 2, 3, 4),
+                    peer_frames.EndStream(1),
                 ]
                 return [
                     LinkSend(_peer(name), head, body if at == 0 else ())
@@ -147,11 +147,11 @@ class EchoManager:
                 ]
             case frames.Lease():
                 raise ZeroDivisionError
-            case frames.Outcome():
+            case message_frames.Outcome():
                 raise StoreFull("there is no room; make some", file="p1")
-            case frames.DeleteQueue():
+            case queue_frames.DeleteQueue():
                 raise StorePoisoned("the disk is gone", file="p1")
-            case frames.Abort():
+            case message_frames.Abort():
                 return [Answer(session, number, frames.Done()), CloseSession(session)]
         return []
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 from typing import Self, TypeVar
 
-from dray.wire.frames import Head, encode_frame
+from dray.wire.frames import encode_frame
+from dray.wire.head import Head
 from dray.wire.stream import Frame, FrameStream
 
 PATIENCE_S = 100.0

@@ -13,7 +13,7 @@ from dray.daemon.pacing.backlog import DiskBacklog
 from dray.errors import StorePoisoned
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.store.limits import FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
-from dray.wire import file_frames, frames
+from dray.wire import file_frames, large_frames, message_frames
 
 MIB = 1 << 20
 BODY = b"x" * 4_000_000
@@ -129,14 +129,14 @@ def backlog_of(echo) -> DiskBacklog:
 
 def fill(echo, client, wait_until):
     """Send bodies in a transaction until no more come in, behind a disk that stands still."""
-    client.ask(frames.Commit(1, 0), 1)
+    client.ask(message_frames.Commit(1, 0), 1)
     wait_until(lambda: echo.manager.store.counters.syncs == 1)
     echo.gate.close()
-    client.say(frames.Commit(1, 0), 2)
+    client.say(message_frames.Commit(1, 0), 2)
     assert echo.gate.waiting.wait(100)
     placed = 0
     while not backlog_of(echo).is_full:
-        client.say(frames.Send(0, 1, [], []), 0, BODY)
+        client.say(message_frames.Send(0, 1, [], []), 0, BODY)
         placed += 1
         wait_until(partial(has_placed, echo, placed))
     return placed
@@ -152,11 +152,11 @@ def test_large_bodies_stay_outside_while_the_disk_stands_still_and_small_ones_co
     with echo.client() as client, echo.client() as other:
         placed = fill(echo, client, wait_until)
         assert placed * len(BODY) <= BACKLOG_BYTES_MIN + FRAME_BODY_BYTES_MAX
-        sender = Thread(target=client.say, args=(frames.Send(0, 1, [], []), 0, BODY))
+        sender = Thread(target=client.say, args=(message_frames.Send(0, 1, [], []), 0, BODY))
         sender.start()
         wait_until(lambda: backlog_of(echo).waiting)
         for number in range(100):
-            part = frames.ReadPart(0, 0, 0, 1)
+            part = large_frames.ReadPart(0, 0, 0, 1)
             assert other.ask(part, number).request_id == number
         assert len(echo.manager.records) == placed
         echo.gate.open.set()
@@ -170,7 +170,7 @@ def test_who_was_held_back_goes_on_when_the_disk_does(echo, wait_until):
         before = echo.manager.store.counters.heap_bytes
         echo.gate.open.set()
         for _ in range(10):
-            client.say(frames.Send(0, 1, [], []), 0, BODY)
+            client.say(message_frames.Send(0, 1, [], []), 0, BODY)
         wait_until(lambda: len(echo.manager.records) == placed + 10)
         assert echo.manager.store.counters.heap_bytes == before + 10 * len(BODY)
 

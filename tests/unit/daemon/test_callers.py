@@ -17,7 +17,7 @@ from dray.daemon.sockets.callers import caller_of
 from dray.manager.events import SessionOpened
 from dray.model.callers import ANYONE, NOBODY, OWNER, Caller
 from dray.net.tls import TunnelEnd
-from dray.wire import frames
+from dray.wire import frames, queue_frames
 from tests.children import Child
 
 
@@ -88,7 +88,7 @@ def test_a_session_is_opened_with_its_caller_whatever_its_hello_says(echo):
     with echo.client() as embedded, echo.tcp_client() as other:
         for client in (embedded, other):
             client.say(frames.Hello("client", "owner", "owner"))
-            client.ask(frames.Describe(), 1)
+            client.ask(queue_frames.Describe(), 1)
     opened = [each.caller for each in echo.manager.events if isinstance(each, SessionOpened)]
     assert opened[0] == OWNER
     assert (opened[1].name, opened[1].host) == ("anyone", "127.0.0.1")

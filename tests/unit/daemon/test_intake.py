@@ -18,7 +18,7 @@ from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets import intake
 from dray.daemon.sockets.intake import Intake
 from dray.model.limits import FRAME_BODY_BYTES_MAX
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames
 from dray.wire.stream import READ_BYTES
 from tests.cost import Costs
 
@@ -245,7 +245,7 @@ def test_who_waits_for_the_disk_hurries_nobody_who_holds_memory(loop, taking):
 
 def begin(client, kept):
     """Send all of a large frame but its last `kept` bytes."""
-    said = frames.encode_frame(frames.Send(0, 0, [], []), 1, BODY) + bytes(BODY)
+    said = frames.encode_frame(message_frames.Send(0, 0, [], []), 1, BODY) + bytes(BODY)
     client.socket.sendall(said[: len(said) - kept])
     return said[len(said) - kept :]
 
@@ -259,7 +259,7 @@ def test_half_received_frames_of_many_callers_hold_bounded_memory(echo, wait_unt
     most = INTAKE_BYTES_MAX + len(clients) * READ_BYTES
     wait_until(lambda: INTAKE_BYTES_MAX <= server._around.intake.bytes_held <= most)
     with echo.client() as small:
-        assert isinstance(small.ask(frames.Describe()).head, frames.Done)
+        assert isinstance(small.ask(queue_frames.Describe()).head, frames.Done)
     assert INTAKE_BYTES_MAX <= server._around.intake.bytes_held <= most
     assert echo.manager.records == []
     for client, rest in zip(clients, rests, strict=True):
@@ -280,7 +280,7 @@ def test_callers_who_never_finish_are_ended_when_others_need_the_room(echo, monk
         begin(client, 1)
     with echo.client() as honest:
         for number in range(3):
-            honest.say(frames.Send(0, 0, [], []), number, bytes(BODY))
+            honest.say(message_frames.Send(0, 0, [], []), number, bytes(BODY))
             assert isinstance(honest.hear().head, frames.Done)
     for client in stalled:
         client.socket.close()

@@ -17,7 +17,8 @@ from dray.daemon.limits import (
 from dray.daemon.sockets.lanes import HeapRange, Lanes, Share
 from dray.model.limits import FRAME_CHANNELS_MAX
 from dray.store.heap.heap import Extent
-from dray.wire.frames import Continuation, Cut, Data, Done, encode_frame
+from dray.wire.frames import Continuation, Cut, Done, encode_frame
+from dray.wire.peer_frames import Data
 from tests.unit.wire.speech import heard
 
 FILE = bytes(index * 7 % 251 for index in range(1 << 20))

@@ -16,7 +16,7 @@ from dray.daemon.files import copy_threads, copying, unclaimed
 from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_SESSION, FILES_UNCLAIMED_MAX
 from dray.errors import ProtocolError, StoreCorrupt, StoreFull, TargetUnwritable
 from dray.store.heap.heap import file_name
-from dray.wire import file_frames, frames
+from dray.wire import file_frames, frames, message_frames, queue_frames
 
 BODY = bytes(range(256)) * 40
 
@@ -74,9 +74,9 @@ def test_frames_behind_a_lent_file_wait_for_it(echo, opened, monkeypatch):
         monkeypatch.setattr(copying, "preadv", preadv)
         client.lend(send_file(), opened("source", content=BODY), request_id=1)
         assert held_up.wait(20)
-        client.say(frames.Describe(), 2)
+        client.say(queue_frames.Describe(), 2)
         # A file system that does not answer holds up nobody else.
-        assert isinstance(other.ask(frames.Describe()).head, frames.Done)
+        assert isinstance(other.ask(queue_frames.Describe()).head, frames.Done)
         go_on.set()
         assert [client.hear().request_id for _ in range(2)] == [1, 2]
 
@@ -93,7 +93,7 @@ def test_many_files_come_through_in_the_order_in_which_they_were_lent(echo, open
 def test_a_range_is_copied_into_the_file_and_what_is_before_it_answered(echo, opened, tmp_path):
     target = opened("target", content=b"x" * 20)
     with echo.client() as client:
-        client.say(frames.Send(1, 1, [], []), 0, BODY)
+        client.say(message_frames.Send(1, 1, [], []), 0, BODY)
         client.lend(copy_part(offset=100, length=1000, at=10), target)
         frame = client.hear()
     assert isinstance(frame.head, file_frames.Copied)
@@ -119,7 +119,7 @@ def not_here(why):
 def test_where_the_kernel_does_not_copy_the_bytes_go_through_memory(echo, opened, monkeypatch, why):
     monkeypatch.setattr(copying, "copy_file_range", not_here(why))
     with echo.client() as client:
-        client.say(frames.Send(1, 1, [], []), 0, BODY)
+        client.say(message_frames.Send(1, 1, [], []), 0, BODY)
         client.lend(copy_part(length=5000, at=3), target := opened("target"))
         assert isinstance(client.hear().head, file_frames.Copied)
     assert os.pread(target, 9000, 0) == bytes(3) + BODY[:5000]
@@ -129,7 +129,7 @@ def test_a_file_of_another_file_system_is_written_too(echo):
     target = os.memfd_create("target")
     try:
         with echo.client() as client:
-            client.say(frames.Send(1, 1, [], []), 0, BODY)
+            client.say(message_frames.Send(1, 1, [], []), 0, BODY)
             client.lend(copy_part(length=5000), target)
             assert isinstance(client.hear().head, file_frames.Copied)
         assert os.pread(target, 9000, 0) == BODY[:5000]
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_read_gives_a_record_without_its_body(echo, opened
     with echo.client() as client:
         client.lend(send_file(size, offset), source)
         assert client.hear_head(frames.Done).count == 0
-        assert isinstance(client.ask(frames.Describe()).head, frames.Done)
+        assert isinstance(client.ask(queue_frames.Describe()).head, frames.Done)
     os.close(reader)
     os.close(writer)
 
@@ -178,12 +178,12 @@ def test_a_file_that_cannot_be_written_is_the_clients_error_and_hurts_nobody(
     }[kind]()
     try:
         with echo.client() as client:
-            client.say(frames.Send(1, 1, [], []), 0, BODY)
+            client.say(message_frames.Send(1, 1, [], []), 0, BODY)
             client.lend(copy_part(), target)
             failed = failure_of(client.hear())
             assert failed.error == TargetUnwritable.code
             assert failed.fields["reason"]
-            assert isinstance(client.ask(frames.Commit(1, 1)).head, frames.Done)
+            assert isinstance(client.ask(message_frames.Commit(1, 1)).head, frames.Done)
         assert not (tmp_path / "target").stat().st_size
     finally:
         os.close(target)
@@ -192,8 +192,8 @@ def test_a_file_that_cannot_be_written_is_the_clients_error_and_hurts_nobody(
 def test_a_heap_file_that_is_gone_is_the_stores_error_and_hurts_nobody_else(echo, opened, tmp_path):
     target = opened("target")
     with echo.client() as client:
-        client.say(frames.Send(1, 1, [], []), 0, BODY)
-        assert isinstance(client.ask(frames.Describe()).head, frames.Done)
+        client.say(message_frames.Send(1, 1, [], []), 0, BODY)
+        assert isinstance(client.ask(queue_frames.Describe()).head, frames.Done)
         (heap_file,) = {extent.file for extent in echo.manager.records}
         (path,) = tmp_path.rglob(file_name(heap_file))
         path.rename(path.with_name("elsewhere"))
@@ -210,8 +210,8 @@ def test_a_heap_file_that_is_gone_is_the_stores_error_and_hurts_nobody_else(echo
 @pytest.mark.usefixtures("way")
 def test_a_record_that_ends_too_early_is_the_stores_error(echo, opened):
     with echo.client() as client:
-        client.say(frames.Send(1, 1, [], []), 0, BODY)
-        assert isinstance(client.ask(frames.Describe()).head, frames.Done)
+        client.say(message_frames.Send(1, 1, [], []), 0, BODY)
+        assert isinstance(client.ask(queue_frames.Describe()).head, frames.Done)
         extent = echo.manager.records[0]
         os.ftruncate(echo.manager.store.descriptor(extent.file), extent.offset + 50)
         for offset in (0, 40, 100):
@@ -233,7 +233,7 @@ def wrong_ways(opened):
         "a copy without its file": lambda client: client.say(copy_part()),
         "two files with one frame": lambda client: client.lend(send_file(), source, source),
         "files with frames that need none": lambda client: [
-            client.lend(frames.Describe(), source, request_id=number) for number in (1, 2)
+            client.lend(queue_frames.Describe(), source, request_id=number) for number in (1, 2)
         ],
         "no number to answer": lambda client: client.lend(copy_part(), source, request_id=0),
         "a negative offset": lambda client: client.lend(send_file(offset=-1), source),
@@ -255,7 +255,7 @@ def test_files_lent_in_a_wrong_way_end_that_session_only(echo, opened, way):
             answers.append(client.hear())
         assert answers[-1].head.error == ProtocolError.code
         assert client.is_hung_up()
-        assert isinstance(other.ask(frames.Describe()).head, frames.Done)
+        assert isinstance(other.ask(queue_frames.Describe()).head, frames.Done)
 
 
 def test_no_file_can_come_along_over_tcp(echo):
@@ -281,7 +281,7 @@ def test_a_session_that_ends_leaves_no_file_open(echo, opened, wait_until, cut):
 
     for head in (send_file(), copy_part()):
         with echo.client() as client:
-            client.say(frames.Send(1, 1, [], []), 0, BODY)
+            client.say(message_frames.Send(1, 1, [], []), 0, BODY)
             client.lend(head, source, cut=cut)
         wait_until(lambda: held() == [str(source)])
 
@@ -299,7 +299,7 @@ def test_a_session_that_ends_in_the_midst_of_a_copy_leaves_nothing_pinned(
 
     monkeypatch.setattr(copying, "copy_file_range", copy_file_range)
     with echo.client() as client:
-        client.say(frames.Send(1, 1, [], []), 0, BODY)
+        client.say(message_frames.Send(1, 1, [], []), 0, BODY)
         client.lend(copy_part(), opened("target"))
         assert held_up.wait(20)
     wait_until(lambda: echo.manager.open_sessions == 0)
@@ -348,7 +348,7 @@ def test_what_waits_behind_a_file_is_not_added_to(echo, opened, monkeypatch):
         poll = select.poll()
         poll.register(client.socket, select.POLLOUT)
         taken = 0
-        data = frames.encode_frame(frames.Send(1, 1, [], []), 0, len(body)) + body
+        data = frames.encode_frame(message_frames.Send(1, 1, [], []), 0, len(body)) + body
         # A daemon that is slow to read passes all the same; one that reads on does not.
         while taken < 64 << 20 and poll.poll(500):
             taken += client.socket.send(memoryview(data)[taken % len(data) :])
@@ -357,7 +357,7 @@ def test_what_waits_behind_a_file_is_not_added_to(echo, opened, monkeypatch):
         go_on.set()
         client.socket.sendall(memoryview(data)[taken % len(data) :])
         assert client.hear_head(frames.Done).count == 100
-        assert isinstance(client.ask(frames.Describe()).head, frames.Done)
+        assert isinstance(client.ask(queue_frames.Describe()).head, frames.Done)
 
 
 def test_descriptors_are_closed_with_programs_that_are_started(echo, opened, monkeypatch):
@@ -399,7 +399,7 @@ def test_a_file_system_that_hangs_holds_up_only_its_own_file(echo, opened, hangi
     call, go_on = hanging
     heap = echo.manager.store._heap
     with echo.client() as client, echo.client() as other:
-        client.say(frames.Send(1, 1, [], []), 0, BODY)
+        client.say(message_frames.Send(1, 1, [], []), 0, BODY)
         pins = sum(each.readers for each in heap._files.values())
 
         def lend(caller):

@@ -8,7 +8,7 @@ from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_BUFFER_BYTES
 from dray.manager.events import LinkDown, LinkFrame, LinkUp, Peer
 from dray.model.queue import QueueOptions
 from dray.net import send_buffer
-from dray.wire import frames
+from dray.wire import frames, message_frames, peer_frames, queue_frames
 from tests.unit.daemon.raw_client import RawClient
 
 
@@ -23,7 +23,9 @@ def accepted(server: socket.socket) -> RawClient:
 
 
 def dial(client: RawClient, peer: Peer) -> None:
-    assert isinstance(client.ask(frames.OpenQueue(f"{peer.host}:{peer.port}")).head, frames.Done)
+    assert isinstance(
+        client.ask(queue_frames.OpenQueue(f"{peer.host}:{peer.port}")).head, frames.Done
+    )
 
 
 def downs(echo) -> list[tuple[Peer, str]]:
@@ -34,20 +36,20 @@ def test_a_link_begins_with_our_hello_and_carries_frames_both_ways(echo, wait_un
     server, peer = listening()
     record = b"record" * 10_000
     with server, echo.client() as client:
-        client.ask(frames.Send(0, 0, [], []), 1, record)
+        client.ask(message_frames.Send(0, 0, [], []), 1, record)
         dial(client, peer)
         with accepted(server) as other:
             hello = other.hear_head(frames.Hello)
             assert (hello.role, hello.manager_id, hello.name) == ("manager", "e" * 32, "echo")
             wait_until(lambda: LinkUp(peer) in echo.manager.events)
             other.say(frames.Welcome("f" * 32, "other", "1", 1), 0)
-            other.say(frames.StreamState(1, 2, 3), 0)
+            other.say(peer_frames.StreamState(1, 2, 3), 0)
             wait_until(lambda: echo.manager.count(LinkFrame) == 2)
             first = next(each for each in echo.manager.events if isinstance(each, LinkFrame))
             assert first.frame.head.name == "other"
-            client.say(frames.CreateQueue(f"{peer.host}:{peer.port}", QueueOptions()))
+            client.say(queue_frames.CreateQueue(f"{peer.host}:{peer.port}", QueueOptions()))
             frame = other.hear()
-            assert isinstance(frame.head, frames.Data)
+            assert isinstance(frame.head, peer_frames.Data)
             assert bytes(frame.body) == record
         wait_until(lambda: (peer, "the other end hung up") in downs(echo))
         assert echo.manager.count(LinkDown) == 1
@@ -74,16 +76,19 @@ def test_what_is_said_of_a_stream_comes_behind_its_data_also_if_that_is_long(ech
     server, peer = listening()
     record = bytes(1 << 20)
     with server, echo.client() as client:
-        client.ask(frames.Send(0, 0, [], []), 1, record)
+        client.ask(message_frames.Send(0, 0, [], []), 1, record)
         dial(client, peer)
         with accepted(server) as other:
             other.hear_head(frames.Hello)
             wait_until(lambda: LinkUp(peer) in echo.manager.events)
-            client.say(frames.DescribeQueue(f"{peer.host}:{peer.port}"))
+            client.say(queue_frames.DescribeQueue(f"{peer.host}:{peer.port}"))
             heard = [other.hear() for _ in range(4)]
             assert [type(each.head) for each in heard] == [
-                frames.Data, frames.AheadDropped, frames.Passed, frames.EndStream,
-            ]  # fmt: skip
+                peer_frames.Data,
+                peer_frames.AheadDropped,
+                peer_frames.Passed,
+                peer_frames.EndStream,
+            ]
             assert bytes(heard[0].body) == record
 
 
@@ -94,7 +99,7 @@ def test_a_refused_link_is_reported_once(echo, wait_until):
         dial(client, peer)
         wait_until(lambda: (peer, "Connection refused") in downs(echo))
         assert all(0.5 <= e.jitter <= 1.0 for e in echo.manager.events if isinstance(e, LinkDown))
-        client.ask(frames.Describe())
+        client.ask(queue_frames.Describe())
         assert echo.manager.count(LinkDown) == 1
 
 
@@ -110,7 +115,7 @@ def test_a_link_that_was_hung_up_is_not_reported_and_can_be_dialled_again(echo, 
         dial(client, peer)
         with accepted(server) as other:
             other.hear_head(frames.Hello)
-            client.ask(frames.PauseQueue(f"{peer.host}:{peer.port}", True))
+            client.ask(queue_frames.PauseQueue(f"{peer.host}:{peer.port}", True))
             assert other.is_hung_up()
         dial(client, peer)
         with accepted(server) as other:
@@ -127,7 +132,7 @@ def test_dialling_twice_makes_one_link(echo):
         with accepted(server) as other:
             other.hear_head(frames.Hello)
             server.setblocking(False)
-            client.ask(frames.Describe())
+            client.ask(queue_frames.Describe())
             try:
                 server.accept()
             except BlockingIOError:
@@ -149,9 +154,9 @@ def test_garbage_on_a_link_ends_it(echo, wait_until):
 
 def test_a_frame_without_a_link_is_dropped_with_its_pins(echo):
     with echo.client() as client:
-        client.ask(frames.Send(0, 0, [], []), 1, b"x" * 100_000)
-        client.say(frames.CreateQueue("127.0.0.1:1", QueueOptions()), 0)
-        client.ask(frames.Describe())
+        client.ask(message_frames.Send(0, 0, [], []), 1, b"x" * 100_000)
+        client.say(queue_frames.CreateQueue("127.0.0.1:1", QueueOptions()), 0)
+        client.ask(queue_frames.Describe())
         (extent,) = echo.manager.records
         assert echo.manager.store._heap._files[extent.file].readers == 0
 
@@ -186,7 +191,7 @@ def test_a_frame_that_cannot_be_handled_costs_the_link(echo, wait_until):
         with accepted(server) as other:
             other.hear_head(frames.Hello)
             echo.manager.fails_at = {LinkFrame}
-            other.say(frames.StreamState(1, 2, 3), 0)
+            other.say(peer_frames.StreamState(1, 2, 3), 0)
             assert other.is_hung_up()
         wait_until(lambda: echo.manager.count(LinkDown) == 1)
-        assert isinstance(client.ask(frames.Describe()).head, frames.Done)
+        assert isinstance(client.ask(queue_frames.Describe()).head, frames.Done)

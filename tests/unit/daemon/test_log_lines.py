@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dray.manager.notices import NoticeKind
-from dray.wire import frames
+from dray.wire import frames, message_frames
 
 DRAY = Path(__file__).parents[3] / "src/dray"
 OF_CALLERS = (
@@ -56,7 +56,7 @@ def test_bytes_that_are_no_frame_are_logged_with_caller_and_address(echo, caplog
     assert f"(anyone ({address}))" in caplog.text
 
 
-@pytest.mark.parametrize("head", [frames.Lease(), frames.Outcome("x")])
+@pytest.mark.parametrize("head", [frames.Lease(), message_frames.Outcome("x")])
 def test_a_frame_that_could_not_be_handled_is_logged_with_caller_and_address(echo, caplog, head):
     with echo.tcp_client() as client:
         address = "{}:{}".format(*client.socket.getsockname())

@@ -18,7 +18,7 @@ from dray.manager.events import (
 )
 from dray.store.store import Store
 from dray.testing.disk import SimDisk
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from dray.wire.stream import Frame
 from tests.unit.daemon.echo_manager import EchoManager
 
@@ -61,7 +61,7 @@ class TurnsDriver:
     def commit(self, session: int) -> None:
         """A commit comes, and nothing more on that connection."""
         self.turns.more_comes()
-        self.turns.deliver(Request(session, Frame(frames.Commit(1, 0), 1, memoryview(b""))))
+        self.turns.deliver(Request(session, Frame(message_frames.Commit(1, 0), 1, memoryview(b""))))
         self.turns.nothing_more()
 
     def go_on(self) -> None:
@@ -144,7 +144,7 @@ def test_a_pass_that_has_ended_does_not_end_again(driver, monkeypatch):
 
 def test_a_lone_reader_is_answered_at_once_as_well(driver):
     for answers in range(1, 4):
-        driver.turns.deliver(Request(1, Frame(frames.Describe(), 1, memoryview(b""))))
+        driver.turns.deliver(Request(1, Frame(queue_frames.Describe(), 1, memoryview(b""))))
         driver.turns.nothing_more()
         assert len(driver.heard.answered) == answers - (answers == 1)
         driver.go_on()

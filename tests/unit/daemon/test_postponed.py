@@ -11,14 +11,14 @@ from dray.manager.events import (
     Request,
     SessionClosed,
 )
-from dray.wire import frames
+from dray.wire import message_frames
 from dray.wire.stream import Frame
 
 PEER = Peer("there", 1)
 
 
 def frame(number: int, body: bytearray) -> Frame:
-    return Frame(frames.Commit(1, 0), number, memoryview(body))
+    return Frame(message_frames.Commit(1, 0), number, memoryview(body))
 
 
 def test_everything_comes_out_as_it_went_in():

@@ -6,15 +6,15 @@ import pytest
 
 from dray.errors import DrayError
 from dray.manager.events import SessionClosed, SessionOpened
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames, queue_frames
 from tests.unit.daemon.raw_client import connected
 
 
 def test_every_session_is_announced_and_signed_off_once(echo, wait_until):
     for _ in range(10):
         with echo.client() as client, echo.tcp_client() as other:
-            client.ask(frames.Describe())
-            other.ask(frames.Describe())
+            client.ask(queue_frames.Describe())
+            other.ask(queue_frames.Describe())
     wait_until(lambda: echo.manager.open_sessions == 0)
     opened = [each.session for each in echo.manager.events if isinstance(each, SessionOpened)]
     closed = [each.session for each in echo.manager.events if isinstance(each, SessionClosed)]
@@ -26,7 +26,7 @@ def test_a_stop_answers_what_it_had_taken_and_keeps_it(echo_daemon):
     with echo_daemon("d") as echo:
         client = echo.client()
         for number in range(1, 51):
-            client.say(frames.Commit(1, 0), number)
+            client.say(message_frames.Commit(1, 0), number)
         client.hear()
         echo.stop()
         answered = 1
@@ -36,7 +36,7 @@ def test_a_stop_answers_what_it_had_taken_and_keeps_it(echo_daemon):
         except (EOFError, ConnectionResetError):
             client.socket.close()
         commits = sum(
-            isinstance(getattr(each, "frame", (None,))[0], frames.Commit)
+            isinstance(getattr(each, "frame", (None,))[0], message_frames.Commit)
             for each in echo.manager.events
         )
         assert answered == commits
@@ -47,7 +47,7 @@ def test_a_stop_answers_what_it_had_taken_and_keeps_it(echo_daemon):
 def test_a_stop_waits_for_the_sync_that_is_under_way(echo_daemon):
     with echo_daemon("d") as echo, echo.client() as client:
         echo.gate.close()
-        client.say(frames.Commit(1, 0), 1)
+        client.say(message_frames.Commit(1, 0), 1)
         assert echo.gate.waiting.wait(100)
         echo.daemon._in_loop(echo.daemon._stop_wanted.set)
         echo.gate.open.set()
@@ -59,10 +59,10 @@ def test_too_many_sessions_are_turned_away(echo, monkeypatch):
     monkeypatch.setattr("dray.daemon.server.sessions_max", lambda: 1)
     monkeypatch.setattr("dray.daemon.server.SESSIONS_OF_EMBEDDED_MIN", 1)
     with echo.client() as first:
-        first.ask(frames.Describe())
+        first.ask(queue_frames.Describe())
         with echo.tcp_client() as second:
             assert second.is_hung_up()
-        first.ask(frames.Describe())
+        first.ask(queue_frames.Describe())
 
 
 def test_one_who_never_spoke_makes_room_for_others_of_the_same_caller(echo, monkeypatch):
@@ -70,26 +70,26 @@ def test_one_who_never_spoke_makes_room_for_others_of_the_same_caller(echo, monk
     monkeypatch.setattr("dray.daemon.server.sessions_max", lambda: 8)
     monkeypatch.setattr("dray.daemon.server.SESSIONS_OF_EMBEDDED_MIN", 2)
     with echo.tcp_client() as first:
-        first.ask(frames.Describe())
+        first.ask(queue_frames.Describe())
         with echo.tcp_client() as silent, echo.tcp_client() as third:
-            third.ask(frames.Describe())
+            third.ask(queue_frames.Describe())
             assert silent.is_hung_up()
             with echo.tcp_client() as fourth:
                 assert fourth.is_hung_up()
             with echo.client() as owner:
-                owner.ask(frames.Describe())
-            first.ask(frames.Describe())
+                owner.ask(queue_frames.Describe())
+            first.ask(queue_frames.Describe())
 
 
 def test_an_answer_that_fits_no_frame_becomes_a_failure(echo):
     with echo.client() as client:
-        client.ask(frames.Send(0, 0, [], []), 1, b"x" * (3 << 20))
+        client.ask(message_frames.Send(0, 0, [], []), 1, b"x" * (3 << 20))
         extent = echo.manager.records[0]
         echo.manager.records[0] = extent._replace(length=5 << 20)
-        failed = client.ask(frames.ReadPart(0, 0, 0, 5 << 20), 2).head
+        failed = client.ask(large_frames.ReadPart(0, 0, 0, 5 << 20), 2).head
         assert isinstance(failed, frames.Failed)
         echo.manager.records[0] = extent
-        assert len(client.ask(frames.ReadPart(0, 0, 0, 3 << 20), 3).body) == 3 << 20
+        assert len(client.ask(large_frames.ReadPart(0, 0, 0, 3 << 20), 3).body) == 3 << 20
 
 
 def test_the_ready_line_names_who_and_where(echo):
@@ -98,14 +98,14 @@ def test_the_ready_line_names_who_and_where(echo):
         f'dray: manager "echo" ({"e" * 32}) ready at {echo.daemon.addresses[0]}'
     )
     with connected(echo.daemon.addresses[0]) as client:
-        client.ask(frames.Describe())
+        client.ask(queue_frames.Describe())
 
 
 def test_what_nobody_foresaw_ends_the_daemon_and_leaves_nobody_waiting(echo, caplog):
     with echo.client() as client:
-        client.ask(frames.Describe())
+        client.ask(queue_frames.Describe())
         echo.gate.close()
-        client.say(frames.Commit(1, 0), 2)
+        client.say(message_frames.Commit(1, 0), 2)
         assert echo.gate.waiting.wait(100)
 
         def fail() -> None:
@@ -134,8 +134,8 @@ def test_a_caller_that_says_nothing_gives_its_place_back(echo, monkeypatch):
 def test_a_caller_that_has_spoken_may_be_silent_for_ever(echo, monkeypatch, wait_until):
     monkeypatch.setattr("dray.daemon.server.HELLO_S", 0.05)
     with echo.tcp_client() as spoken, echo.tcp_client() as silent:
-        spoken.ask(frames.Describe())
+        spoken.ask(queue_frames.Describe())
         with pytest.raises((EOFError, ConnectionResetError)):
             silent.hear()
         wait_until(lambda: echo.manager.open_sessions == 1)
-        spoken.ask(frames.Describe())
+        spoken.ask(queue_frames.Describe())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from dray.manager.events import LinkFrame, Request
-from dray.wire import frames
+from dray.wire import frames, peer_frames, queue_frames
 from tests.unit.daemon.test_links import accepted, dial, listening
 
-ASK = frames.encode_frame(frames.Describe(), 1)
+ASK = frames.encode_frame(queue_frames.Describe(), 1)
 
 
 def requests(echo, begin):
@@ -24,7 +24,7 @@ def test_frames_of_a_caller_that_had_its_time_wait_and_those_of_others_do_not(ec
         echo.session_of("user:bob") as bob,
     ):
         for client in (ada, again, bob):
-            client.ask(frames.Describe())
+            client.ask(queue_frames.Describe())
         first, second, his = requests(echo, 0)
         begin = len(echo.manager.events)
 
@@ -46,7 +46,7 @@ def test_frames_of_a_caller_that_had_its_time_wait_and_those_of_others_do_not(ec
 def test_a_caller_that_hangs_up_with_frames_that_wait_leaves_nothing(echo, monkeypatch, wait_until):
     monkeypatch.setattr("dray.daemon.sockets.time_shares.CALLER_S", 1e-9)
     with echo.session_of("user:ada") as ada:
-        ada.ask(frames.Describe())
+        ada.ask(queue_frames.Describe())
         ada.socket.sendall(ASK * 2_000)
     wait_until(lambda: echo.manager.open_sessions == 0)
     wait_until(lambda: not echo.servers[0]._around.times._spent)
@@ -70,7 +70,7 @@ def test_frames_of_a_destination_that_had_its_time_wait_too(echo, monkeypatch, w
             begin = len(echo.manager.events)
 
             def say():
-                other.socket.sendall(frames.encode_frame(frames.StreamState(1, 2, 3), 0) * 50)
+                other.socket.sendall(frames.encode_frame(peer_frames.StreamState(1, 2, 3), 0) * 50)
                 client.socket.sendall(ASK)
 
             echo.daemon._in_loop(say)

@@ -36,7 +36,8 @@ from dray.store.limits import EXPRESS_BYTES
 from dray.store.real_disk import RealDisk, RealFile
 from dray.store.store import Store
 from dray.testing.keyed_manager import KeyedManager, id_named, key_named
-from dray.wire import frames
+from dray.wire import frames, message_frames, peer_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.record import PLAIN, PartMark, encode_record
 from dray.wire.stream import Frame
 from tests.inspection import look_into
@@ -222,7 +223,7 @@ class Caller:
         self.next_number = welcome.first_number
         self.queues: dict[str, int] = {}
 
-    def ask(self, head: frames.Head, body: bytes = b"") -> int:
+    def ask(self, head: Head, body: bytes = b"") -> int:
         """Send a request; its answers stand among the driver's effects."""
         self.requests += 1
         frame = Frame(head, self.requests, memoryview(bytearray(body)))
@@ -237,11 +238,11 @@ class Caller:
             and (effect.session, effect.request_id) == (self.number, request)
         ]
 
-    def call(self, head: frames.Head, body: bytes = b"") -> frames.Head:
+    def call(self, head: Head, body: bytes = b"") -> Head:
         """Send a request that is answered at once; raise what it is refused with."""
         return self.call_whole(head, body)[0]
 
-    def call_whole(self, head: frames.Head, body: bytes = b"") -> tuple[frames.Head, bytes]:
+    def call_whole(self, head: Head, body: bytes = b"") -> tuple[Head, bytes]:
         (answer,) = self.answers(self.ask(head, body))
         if isinstance(answer.head, frames.Failed):
             raise from_code(answer.head.error, answer.head.sentence, answer.head.fields)
@@ -252,12 +253,12 @@ class Caller:
         return self.next_number
 
     def create(self, name: str, **options: object) -> int:
-        self.call(frames.CreateQueue(name, QueueOptions(**options)))
+        self.call(queue_frames.CreateQueue(name, QueueOptions(**options)))
         return self.open(name)
 
     def open(self, name: str) -> int:
-        opened = self.call(frames.OpenQueue(name))
-        assert isinstance(opened, frames.Opened)
+        opened = self.call(queue_frames.OpenQueue(name))
+        assert isinstance(opened, queue_frames.Opened)
         return opened.number
 
     def send(
@@ -300,16 +301,22 @@ class Caller:
             records.append(head + bytes(body))
             numbers.append(number)
         sizes, crcs = [len(r) for r in records], [crc32c.crc32c(r) for r in records]
-        return numbers, frames.Send(queue, transaction, sizes, crcs, guarded), b"".join(records)
+        return (
+            numbers,
+            message_frames.Send(queue, transaction, sizes, crcs, guarded),
+            b"".join(records),
+        )
 
-    def commit(self, transaction: int, sends: int) -> frames.Head:
-        return self.call(frames.Commit(transaction, sends))
+    def commit(self, transaction: int, sends: int) -> Head:
+        return self.call(message_frames.Commit(transaction, sends))
 
-    def receive(self, queue: int, **options: object) -> tuple[list[frames.Envelope], list[bytes]]:
+    def receive(
+        self, queue: int, **options: object
+    ) -> tuple[list[message_frames.Envelope], list[bytes]]:
         """Receive now; envelopes and message bodies."""
         wanted = {"transaction": 0, "timeout": 0.0, "max_messages": 100, **options}
-        head, body = self.call_whole(frames.Receive(queue, **wanted))
-        assert isinstance(head, frames.Messages)
+        head, body = self.call_whole(message_frames.Receive(queue, **wanted))
+        assert isinstance(head, message_frames.Messages)
         found, at = [], 0
         for envelope in head.envelopes:
             record = body[at : at + envelope.length]
@@ -321,7 +328,7 @@ class Caller:
 
     def what_is_in(
         self, queue: int | str, **options: object
-    ) -> tuple[list[frames.Envelope], list[bytes]]:
+    ) -> tuple[list[message_frames.Envelope], list[bytes]]:
         """As `receive`, of a queue by its number or name; where nothing is, nothing."""
         number = self.open(queue) if isinstance(queue, str) else queue
         try:
@@ -343,9 +350,9 @@ class Source:
         assert isinstance(welcome, frames.Welcome)
         self.keyed.welcomed(welcome)
 
-    def say(self, head: frames.Head, body: bytes = b"") -> list[frames.Head]:
+    def say(self, head: Head, body: bytes = b"") -> list[Head]:
         """Say something, proven where that is needed; gives the answers."""
-        if isinstance(head, frames.OpenStream | frames.EndStream):
+        if isinstance(head, peer_frames.OpenStream | peer_frames.EndStream):
             head = self.keyed.proven(head)
         frame = Frame(head, 0, memoryview(bytearray(body)))
         answers = [

@@ -19,7 +19,7 @@ from dray.manager.events import (
     SessionOpened,
 )
 from dray.model.callers import OWNER
-from dray.wire import frames
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 
 from .conftest import ManagerDriver
@@ -54,7 +54,7 @@ class Net:
         self.lines: dict[int, tuple[str, str]] = {}
         self.next_line = 1000
         self.blocked: set[tuple[str, str]] = set()
-        self.said: list[tuple[str, str, frames.Head]] = []
+        self.said: list[tuple[str, str, Head]] = []
 
     def __getitem__(self, host: str) -> ManagerDriver:
         return self.drivers[host]
@@ -142,7 +142,7 @@ class Net:
             del self.lines[line]
             self.drivers[destination].turn(SessionClosed(line))
 
-    def _tell(self, source: str, destination: str, head: frames.Head, body: bytes) -> None:
+    def _tell(self, source: str, destination: str, head: Head, body: bytes) -> None:
         line = self._line(source, destination)
         self.said.append((source, destination, head))
         if line is not None:

@@ -16,7 +16,8 @@ from dray.manager.events import CloseSession, Request, SessionOpened
 from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.testing.keyed_manager import KeyedManager, id_named
-from dray.wire import frames
+from dray.wire import frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 from tests.inspection import look_into
 
@@ -69,7 +70,7 @@ class Babbler:
             given["transaction"] = self.random.choice([0, 0, 1 << 30, (1 << 30) + 1])
         return kind(**given)
 
-    def heads(self, count: int) -> Iterator[frames.Head]:
+    def heads(self, count: int) -> Iterator[Head]:
         """What came over a wire: only what a frame can hold."""
         kinds = list(frames.FRAME_TYPES.values())
         for _ in range(count):
@@ -95,7 +96,7 @@ def test_no_frame_whatever_makes_the_manager_fail(driver, seed):
         if babbler.random.random() < 0.02:
             driver.advance(babbler.random.choice([0.1, 10.0, 3600.0]))
     driver.crash()
-    assert isinstance(driver.session().call(frames.Describe()), frames.ManagerState)
+    assert isinstance(driver.session().call(queue_frames.Describe()), queue_frames.ManagerState)
 
 
 @pytest.mark.slow

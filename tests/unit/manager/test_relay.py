@@ -11,7 +11,8 @@ from dray.manager.events import (
     SessionClosed,
 )
 from dray.model.limits import BOX_CHARACTERS_MAX, MIB, RELAYED_BYTES_MAX
-from dray.wire.frames import AttachBox, Credit, Done, Post
+from dray.wire.frames import Done
+from dray.wire.transfer_frames import AttachBox, Credit, Post
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller
 from tests.unit.manager.net import Net, address

@@ -11,7 +11,7 @@ from dray.manager.facts import Committed
 from dray.manager.queue import cost_of_sending
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from dray.wire.record import RecordHeader
 from tests.inspection import look_into
 from tests.unit.manager import conftest
@@ -34,7 +34,7 @@ def send_all(caller, queue, count: int, **properties) -> None:
 
 
 def waiting(caller, name: str) -> int:
-    return caller.call(frames.DescribeQueue(name)).info.message_count
+    return caller.call(queue_frames.DescribeQueue(name)).info.message_count
 
 
 @pytest.mark.usefixtures("small_logs")
@@ -115,7 +115,7 @@ def test_a_purge_of_very_many_leaves_in_facts_that_fit(tmp_path, many):
     caller = driver.session()
     queue = caller.create("orders")
     fill(driver, queue, many)
-    request = caller.ask(frames.PurgeQueue(queue))
+    request = caller.ask(queue_frames.PurgeQueue(queue))
     assert done(caller, request) is None
     assert until_done(driver) > 3
     assert done(caller, request) == many
@@ -132,12 +132,12 @@ def test_a_purge_takes_what_was_there_when_it_was_asked_for_and_nothing_later(tm
     send_all(caller, queue, 1_000)
     holding = other.number_for()
     other.receive(queue, transaction=holding, max_messages=3)
-    request = caller.ask(frames.PurgeQueue(queue))
+    request = caller.ask(queue_frames.PurgeQueue(queue))
     caller.send(queue, Message(body=b"late"))
     assert done(caller, request) is None
     until_done(driver)
     assert done(caller, request) == 1_000 - 3
-    other.call(frames.Abort(holding))
+    other.call(message_frames.Abort(holding))
     until_done(driver)
     assert caller.receive(queue)[1] == [b"late"]
     assert waiting(caller, "orders") == 0
@@ -152,10 +152,10 @@ def test_what_was_purged_is_never_seen_again_though_much_else_is_to_be_done_firs
     send_all(caller, queue, BATCH, use_dead_letter_queue=True)
     holding = other.number_for()
     other.receive(queue, transaction=holding, max_messages=BATCH)
-    assert done(caller, caller.ask(frames.PurgeQueue(queue))) == 0
+    assert done(caller, caller.ask(queue_frames.PurgeQueue(queue))) == 0
     fill(driver, busy, 5_000)
-    caller.ask(frames.PurgeQueue(busy))
-    other.call(frames.Abort(holding))
+    caller.ask(queue_frames.PurgeQueue(busy))
+    other.call(message_frames.Abort(holding))
     with pytest.raises(ReceiveTimeout):
         caller.receive(queue)
     if end == "by a crash":
@@ -179,13 +179,13 @@ def test_what_was_purged_while_it_was_prepared_waits_for_the_second_phase_after_
     caller.send(queue, *[Message(body=b"a", use_dead_letter_queue=True)] * BATCH)
     number = caller.number_for()
     caller.receive(queue, transaction=number, max_messages=BATCH)
-    caller.call(frames.Prepare(number, 0))
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(message_frames.Prepare(number, 0))
+    caller.call(queue_frames.PurgeQueue(queue))
     driver.crash()
     caller = driver.session()
     until_done(driver)
     assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (BATCH, 0)
-    caller.call(frames.SettlePrepared(f"{driver.manager_id}\\{number}", commit))
+    caller.call(message_frames.SettlePrepared(f"{driver.manager_id}\\{number}", commit))
     until_done(driver)
     assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (0, 0 if commit else BATCH)
 
@@ -196,13 +196,13 @@ def test_a_crash_in_the_middle_of_a_purge_leaves_the_rest(tmp_path):
     caller = driver.session()
     queue = caller.create("orders")
     fill(driver, queue, 5_000)
-    caller.ask(frames.PurgeQueue(queue))
+    caller.ask(queue_frames.PurgeQueue(queue))
     left = waiting(caller, "orders")
     assert 0 < left < 5_000
     driver.crash()
     caller = driver.session()
     assert waiting(caller, "orders") == left
-    request = caller.ask(frames.PurgeQueue(caller.open("orders")))
+    request = caller.ask(queue_frames.PurgeQueue(caller.open("orders")))
     until_done(driver)
     assert done(caller, request) == left
 
@@ -219,9 +219,9 @@ def test_senders_of_very_many_are_told_in_facts_that_fit(tmp_path, what):
     timed = {"time_to_be_received": 5.0} if what == "expiry" else {}
     send_all(caller, queue, KEPT, label=LABEL, use_dead_letter_queue=True, **asked, **timed)
     if what == "purge":
-        request = caller.ask(frames.PurgeQueue(queue))
+        request = caller.ask(queue_frames.PurgeQueue(queue))
     elif what == "delete":
-        request = caller.ask(frames.DeleteQueue("orders"))
+        request = caller.ask(queue_frames.DeleteQueue("orders"))
     else:
         driver.now += 10.0
     until_done(driver)
@@ -247,7 +247,7 @@ def test_what_was_delivered_and_waits_for_word_is_noted_in_facts_that_fit(tmp_pa
         net["a"].advance(31.0)
         net.deliver()
     assert waiting(caller, "order_queue$") == COUNT
-    request = there.ask(frames.PurgeQueue(orders))
+    request = there.ask(queue_frames.PurgeQueue(orders))
     for _ in range(COUNT):
         if done(there, request) == COUNT and waiting(caller, DEAD) == COUNT:
             break
@@ -321,7 +321,7 @@ def test_a_receive_of_messages_whose_source_is_told_much_is_bounded_by_what_it_i
     transaction = there.number_for()
     with pytest.raises(TransactionAborted, match="what the log has to keep of them"):
         there.receive(orders, transaction=transaction, max_messages=BATCH)
-    there.call(frames.Abort(transaction))
+    there.call(message_frames.Abort(transaction))
     for _ in range(BATCH // 10):
         transaction = there.number_for()
         there.receive(orders, transaction=transaction, max_messages=10)

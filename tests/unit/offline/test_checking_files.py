@@ -11,7 +11,7 @@ from dray.offline.checking import check_store
 from dray.store.lqs import FOLDER, file_name
 from dray.store.real_disk import RealDisk
 from dray.testing.harness import ManagerHarness, Sizes
-from dray.wire import frames
+from dray.wire import queue_frames
 
 NAME = file_name(16, "\\private$\\orders")
 SIZES = Sizes(heap_file_bytes=4096, log_bytes=1 << 17, queue_files=True)
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     """The files of a stopped manager with a queue `orders`."""
     harness = started(tmp_path)
     session, _ = harness.client()
-    harness.ask(session, frames.CreateQueue("orders", QueueOptions(label="as it was")))
+    harness.ask(session, queue_frames.CreateQueue("orders", QueueOptions(label="as it was")))
     stop(harness)
     return tmp_path / "storage" / FOLDER
 
@@ -78,7 +78,7 @@ def test_a_file_that_is_older_than_the_state_is_noted(tmp_path: Path, folder: Pa
     old = (folder / NAME).read_bytes()
     again = started(tmp_path)
     session, _ = again.client()
-    again.ask(session, frames.SetQuota("orders", 1 << 20, None))
+    again.ask(session, queue_frames.SetQuota("orders", 1 << 20, None))
     stop(again)
     (folder / NAME).write_bytes(old)
     assert said(tmp_path) == [

@@ -13,7 +13,7 @@ from dray.offline.backup import back_up_stopped
 from dray.offline.inspecting import look_at_heap, look_at_log, look_at_queue
 from dray.offline.restoring import restore
 from dray.offline.story import tell_story
-from dray.wire import frames
+from dray.wire import queue_frames
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 
 
@@ -125,7 +125,7 @@ def test_a_message_that_was_received_is_in_no_queue_any_more(driver: ManagerDriv
 
 def test_a_message_that_went_with_its_queue_says_so(driver: ManagerDriver, caller: Caller):
     (number,) = caller.send(caller.create("orders"), Message(body=b"one"))
-    caller.call(frames.DeleteQueue("orders"))
+    caller.call(queue_frames.DeleteQueue("orders"))
     story = tell_story(stop(driver), message_id(driver, number))
     assert any("orders" in each.what for each in story.happened)
     assert story.now == []

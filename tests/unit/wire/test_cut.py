@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dray.errors import ProtocolError
 from dray.model.limits import FRAME_CHANNELS_MAX
-from dray.wire.frames import Continuation, Cut, Done, Range, encode_frame
+from dray.wire.frames import Continuation, Cut, Done, encode_frame
+from dray.wire.large_frames import Range
 from dray.wire.stream import FrameStream
 from tests.unit.wire.speech import encoded, heard, spoken
 

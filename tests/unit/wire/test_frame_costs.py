@@ -12,21 +12,22 @@ import pytest
 from dray.errors import ProtocolError
 from dray.manager.dispatch import FROM_CALLERS
 from dray.model.limits import FIRST_HEAD_BYTES_MAX, FRAME_HEAD_BYTES_MAX, KIB, MIB
-from dray.wire import frames
+from dray.wire import frames, message_frames, peer_frames, queue_frames
 from dray.wire.frames import encode_frame
+from dray.wire.head import Head
 from dray.wire.stream import FrameStream
 
 MANY = struct.Struct(">I")
 
 
-def framed(kind: type[frames.Head], head: bytes, body: bytes = b"") -> bytes:
+def framed(kind: type[Head], head: bytes, body: bytes = b"") -> bytes:
     """A frame with any head whatever, and a checksum that fits."""
     checked = struct.pack("<4sBBHIII", b"DRAY", 1, kind.code, 0, 7, len(head), len(body))
     crc = crc32c.crc32c(head, crc32c.crc32c(checked))
     return checked + crc.to_bytes(4, "little") + head + body
 
 
-def hear(stream: FrameStream, data: bytes) -> list[frames.Head]:
+def hear(stream: FrameStream, data: bytes) -> list[Head]:
     heads = []
     view = memoryview(data)
     while view:
@@ -70,12 +71,14 @@ def test_a_caller_does_not_say_what_only_a_manager_answers(monkeypatch):
     stream = greeted()
     monkeypatch.setattr("dray.wire.stream.decode_head", None)
     with pytest.raises(ProtocolError, match="a caller may not send QueueList here"):
-        hear(stream, framed(frames.QueueList, b"\x91\xdd" + MANY.pack(1 << 20) + b"\x90" * 100))
+        hear(
+            stream, framed(queue_frames.QueueList, b"\x91\xdd" + MANY.pack(1 << 20) + b"\x90" * 100)
+        )
 
 
 def test_a_frame_in_pieces_is_of_a_type_that_a_caller_may_say():
-    inner = framed(frames.QueueList, b"\x91\x90")
-    inner = struct.pack("<4sBBHIII", b"DRAY", 1, frames.QueueList.code, 0, 7, 2, 10)
+    inner = framed(queue_frames.QueueList, b"\x91\x90")
+    inner = struct.pack("<4sBBHIII", b"DRAY", 1, queue_frames.QueueList.code, 0, 7, 2, 10)
     inner += crc32c.crc32c(b"\x91\x90", crc32c.crc32c(inner)).to_bytes(4, "little") + b"\x91\x90"
     with pytest.raises(ProtocolError, match="a caller may not send QueueList here"):
         hear(greeted(), encode_frame(frames.Cut(0), 0, len(inner)) + inner)
@@ -110,11 +113,11 @@ def empty_lists(count: int) -> bytes:
 ATTACKS = {
     "colliding keys": (frames.Failed, b"\x93\xa0\xa0\x81\xa1x" + colliding_keys(8)),
     "empty lists in a field": (frames.Failed, b"\x93\xa0\xa0\x81\xa1x" + empty_lists(3 * MIB)),
-    "empty lists as holes": (frames.RepairAnswer, b"\x93\x01\x01" + empty_lists(3 * MIB)),
-    "empty lists as envelopes": (frames.Data, b"\x94\x01\x01\x01" + empty_lists(3 * MIB)),
-    "millions of sizes": (frames.Send, b"\x94\x01\x00" + empty_lists(3 * MIB) + b"\x90"),
+    "empty lists as holes": (peer_frames.RepairAnswer, b"\x93\x01\x01" + empty_lists(3 * MIB)),
+    "empty lists as envelopes": (peer_frames.Data, b"\x94\x01\x01\x01" + empty_lists(3 * MIB)),
+    "millions of sizes": (message_frames.Send, b"\x94\x01\x00" + empty_lists(3 * MIB) + b"\x90"),
     "millions of ranges": (
-        frames.RepairAnswer,
+        peer_frames.RepairAnswer,
         b"\x93\x01\x01\xdd" + MANY.pack(MIB) + b"\x92\x01\x02" * MIB,
     ),
 }  # fmt: skip

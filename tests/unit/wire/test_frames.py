@@ -18,16 +18,15 @@ from dray.wire.frames import (
     Continuation,
     Cut,
     Failed,
-    Head,
-    OpenQueue,
-    RepairAnswer,
-    RepairWanted,
-    SelectFirst,
     Unfit,
     decode_head,
     failure,
     read_frame_header,
 )
+from dray.wire.head import Head
+from dray.wire.peer_frames import RepairAnswer, RepairWanted
+from dray.wire.queue_frames import OpenQueue
+from dray.wire.selections import SelectFirst
 from tests.unit.wire.speech import encoded, heard
 
 
@@ -35,9 +34,10 @@ def test_every_module_of_frames_is_known_to_the_decoder():
     """In a process of its own: here other tests may have imported what `frames` does not."""
     program = (
         "import importlib, pkgutil, dray.wire; from dray.wire import frames\n"
+        "from dray.wire.head import Head\n"
         "for each in pkgutil.iter_modules(dray.wire.__path__, 'dray.wire.'):\n"
         "    importlib.import_module(each.name)\n"
-        "print({head.__name__ for head in frames.Head.__subclasses__()}"
+        "print({head.__name__ for head in Head.__subclasses__()}"
         " - {head.__name__ for head in frames.FRAME_TYPES.values()})"
     )
     done = subprocess.run(

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from dray.errors import ProtocolError
-from dray.wire.frames import LargeReceive, Receive, decode_head, encode_frame, read_frame_header
+from dray.wire.frames import decode_head, encode_frame, read_frame_header
+from dray.wire.large_frames import LargeReceive
+from dray.wire.message_frames import Receive
 from dray.wire.selections import (
     SelectAt,
     SelectByCorrelation,

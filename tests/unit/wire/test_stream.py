@@ -14,14 +14,14 @@ from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX, PAGE_H
 from dray.wire.frames import (
     FRAME_HEADER_BYTES,
     FRAME_TYPES,
-    Abort,
     Done,
     Failed,
-    OpenQueue,
-    Range,
     encode_frame,
     read_frame_header,
 )
+from dray.wire.large_frames import Range
+from dray.wire.message_frames import Abort
+from dray.wire.queue_frames import OpenQueue
 from dray.wire.stream import FrameStream
 from tests.unit.wire.speech import encoded, heard, spoken
 

@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from dray.wire.frames import Done, OpenStream, Range
+from dray.wire.frames import Done
+from dray.wire.large_frames import Range
+from dray.wire.peer_frames import OpenStream
 from dray.wire.stream import READ_BYTES
 from tests.worlds.network import NO_FAULTS, Faults, Link, Schedule
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import EllipsisType
 
 from dray.model.sizes import optional_size
-from dray.wire.frames import SetQuota
+from dray.wire.queue_frames import SetQuota
 
 
 def quota_limit(quota: int | str | EllipsisType | None) -> int | None:

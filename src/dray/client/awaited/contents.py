@@ -20,18 +20,10 @@ from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_i
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
 from dray.model.names import parse_queue_address
 from dray.model.queued import QueuedMessage, QueuedPart, Wholeness
-from dray.wire.frames import (
-    MARK_LAST,
-    RANGE_ROW,
-    DescribeQueue,
-    LargeList,
-    LargeListed,
-    MeasureRange,
-    QueueState,
-    RangeMeasured,
-    RangeRead,
-    ReadRange,
-)
+from dray.wire.large_frames import LargeList, LargeListed
+from dray.wire.message_frames import MARK_LAST
+from dray.wire.queue_frames import DescribeQueue, QueueState
+from dray.wire.range_frames import RANGE_ROW, MeasureRange, RangeMeasured, RangeRead, ReadRange
 from dray.wire.record import FLAG_RECOVERABLE, RecordHeader, read_header, read_properties
 
 _MICROSECONDS = 1e6

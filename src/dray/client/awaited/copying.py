@@ -21,7 +21,7 @@ from dray.client.files.partial_file import PartialFile
 from dray.errors import ProtocolError, TargetUnwritable
 from dray.model.limits import KIB
 from dray.wire.file_frames import Copied, CopyPart
-from dray.wire.frames import PartAt
+from dray.wire.large_frames import PartAt
 from dray.wire.record import HEADER_BYTES
 
 COPIED_BYTES_MIN = 256 * KIB

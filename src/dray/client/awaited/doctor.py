@@ -45,14 +45,13 @@ from dray.model.queued import Wholeness
 from dray.model.sizes import human_size
 from dray.model.words import counted
 from dray.net.tls import CERT_VARIABLE, trusting
-from dray.wire.frames import (
+from dray.wire.message_frames import ListPrepared, PreparedList
+from dray.wire.queue_frames import (
     Describe,
     DescribeQueue,
     ListPeers,
-    ListPrepared,
     ManagerState,
     PeerList,
-    PreparedList,
     QueueState,
 )
 

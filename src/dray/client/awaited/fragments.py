@@ -23,7 +23,9 @@ from dray.forks import check_process, is_here, this_process
 from dray.large.compression import unpacked
 from dray.model.classes import Part, TransactionStatus
 from dray.model.limits import FRAGMENT_BYTES_MAX, MIB
-from dray.wire.frames import Done, PartAt, PartDamaged, Range, ReadPart, Reject
+from dray.wire.frames import Done
+from dray.wire.large_frames import PartAt, PartDamaged, Range, ReadPart
+from dray.wire.message_frames import Reject
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
 _AHEAD_PARTS_MIN = 2

@@ -16,7 +16,10 @@ from dray.client.connections.link import Link
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.model.message import Message
-from dray.wire.frames import Done, LargeList, LargeListed, LargeMove, Reject, SelectBySequence
+from dray.wire.frames import Done
+from dray.wire.large_frames import LargeList, LargeListed, LargeMove
+from dray.wire.message_frames import Reject
+from dray.wire.selections import SelectBySequence
 
 AnyMessage = Message | LargeMessage
 

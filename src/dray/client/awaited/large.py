@@ -51,16 +51,10 @@ from dray.model.ids import MessageId
 from dray.model.limits import FRAGMENT_BYTES_MAX
 from dray.model.message import Message
 from dray.model.names import parse_queue_address
-from dray.wire.frames import (
-    Done,
-    LargeReceive,
-    OpenQueue,
-    SelectByCorrelation,
-    SelectBySequence,
-    SelectFirst,
-    SelectLarge,
-    UploadDrop,
-)
+from dray.wire.frames import Done
+from dray.wire.large_frames import LargeReceive, UploadDrop
+from dray.wire.queue_frames import OpenQueue
+from dray.wire.selections import SelectByCorrelation, SelectBySequence, SelectFirst, SelectLarge
 
 PARAMETERS = LargeMessageParameters()
 FIRST = SelectFirst()

@@ -31,7 +31,7 @@ from dray.client.formatters import Decoder, decoded
 from dray.errors import LargeMessageCorrupt, LargeMessageError, ProtocolError, TransactionUsage
 from dray.large.split import Control, read_control
 from dray.model.classes import TransactionStatus
-from dray.wire.frames import LargeAt, LargeFound, PartAt
+from dray.wire.large_frames import LargeAt, LargeFound, PartAt
 
 
 def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMessage:

@@ -20,7 +20,8 @@ from dray.large.split import SIZE_UNKNOWN, LargeMessageParameters, PartMessage, 
 from dray.model.files import FileProperties
 from dray.model.ids import ManagerId, MessageId
 from dray.model.message import Message
-from dray.wire.frames import Done, Reserve
+from dray.wire.frames import Done
+from dray.wire.message_frames import Reserve
 
 
 class Fragmentation(NamedTuple):

@@ -25,15 +25,10 @@ from dray.errors import (
     StatusQueueMissing,
 )
 from dray.model.ids import ManagerId, join_id
-from dray.wire.frames import (
-    Done,
-    Head,
-    LargeAt,
-    LargeFound,
-    LargeReceive,
-    LargeTaken,
-    SelectBySequence,
-)
+from dray.wire.frames import Done
+from dray.wire.head import Head
+from dray.wire.large_frames import LargeAt, LargeFound, LargeReceive, LargeTaken
+from dray.wire.selections import SelectBySequence
 from dray.wire.stream import Frame
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dray.client.connections.link import Link
 from dray.model.queue import QueueInfo
-from dray.wire.frames import ListQueues, QueueList
+from dray.wire.queue_frames import ListQueues, QueueList
 
 
 async def all_queues(link: Link) -> list[QueueInfo]:

@@ -30,25 +30,21 @@ from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo, QueueOptions
 from dray.model.sizes import optional_size
 from dray.model.tokens import TokenInfo
 from dray.model.transfer import AUTOMATIC
-from dray.wire.frames import (
+from dray.wire.frames import Done
+from dray.wire.message_frames import ListPrepared, Outcome, OutcomeIs, PreparedList, SettlePrepared
+from dray.wire.queue_frames import (
     AcceptPeer,
     CreateQueue,
     DeleteQueue,
     Describe,
-    Done,
     ForgetPeer,
     ListPeers,
-    ListPrepared,
     ManagerState,
-    Outcome,
-    OutcomeIs,
     PauseQueue,
     PeerList,
-    PreparedList,
     QueueState,
     ResolveOutgoing,
     SetQuota,
-    SettlePrepared,
 )
 
 if TYPE_CHECKING:

@@ -18,7 +18,9 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.limits import MOVED_AT_ONCE_MAX
 from dray.model.names import DEAD_LETTER_QUEUES, SYSTEM, parse_queue_address
 from dray.model.queued import QueuedMessage
-from dray.wire.frames import Done, Head, MoveMessages
+from dray.wire.frames import Done
+from dray.wire.head import Head
+from dray.wire.message_frames import MoveMessages
 
 
 async def move_messages(link: Link, source: str, target: str, ids: Iterable[str] | None) -> int:

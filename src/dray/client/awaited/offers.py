@@ -19,7 +19,7 @@ from dray.client.transfer.state import Offered, StateFile
 from dray.errors import AccessDenied, InDoubt, MessageNotFound, QueueNotFound
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX
-from dray.wire.frames import Outcome, OutcomeIs
+from dray.wire.message_frames import Outcome, OutcomeIs
 
 ID_BYTES: Final = 16
 

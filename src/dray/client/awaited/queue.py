@@ -43,27 +43,21 @@ from dray.model.message import Buffer, Message
 from dray.model.names import parse_queue_address
 from dray.model.queue import QueueInfo
 from dray.model.queued import QueuedMessage, QueuedPart
-from dray.wire.frames import (
-    DescribeQueue,
-    Done,
+from dray.wire.frames import Done
+from dray.wire.head import Head
+from dray.wire.large_frames import Range, ReadPart
+from dray.wire.message_frames import (
     Envelope,
-    Head,
     Move,
-    PurgeQueue,
-    QueueState,
-    Range,
-    ReadPart,
     ReceiveTransaction,
     Reject,
-    SelectByCorrelation,
-    SelectById,
-    SelectNext,
-    SelectRange,
     Send,
     Settle,
     TransactionMessages,
 )
+from dray.wire.queue_frames import DescribeQueue, PurgeQueue, QueueState
 from dray.wire.record import FLAG_RECOVERABLE, read_header
+from dray.wire.selections import SelectByCorrelation, SelectById, SelectNext, SelectRange
 
 _PAGE_MESSAGES = 1_000
 _PAGE_BYTES = MIB

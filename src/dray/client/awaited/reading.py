@@ -26,19 +26,9 @@ from dray.errors import (
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.model.message import Message
-from dray.wire.frames import (
-    Abort,
-    Commit,
-    Done,
-    Messages,
-    Receive,
-    Select,
-    SelectAt,
-    SelectFirst,
-    SelectNext,
-    SelectOne,
-)
-from dray.wire.selections import told
+from dray.wire.frames import Done
+from dray.wire.message_frames import Abort, Commit, Messages, Receive
+from dray.wire.selections import Select, SelectAt, SelectFirst, SelectNext, SelectOne, told
 
 _FIRST = SelectFirst()
 

@@ -8,7 +8,7 @@ from itertools import chain
 from dray.client.calls.messages import Record
 from dray.model.limits import FRAME_BODY_BYTES_MAX, MIB
 from dray.model.message import Buffer
-from dray.wire.frames import Send
+from dray.wire.message_frames import Send
 
 _RUN_BYTES = MIB
 """A run this long goes out: enough to fill a write, little enough to keep the disk busy."""

@@ -23,7 +23,7 @@ from dray.client.files.sources import PIECES_ALIVE, buffers
 from dray.errors import ProtocolError
 from dray.large.digests import QUICK
 from dray.model.limits import MESSAGE_BYTES_MAX
-from dray.wire.frames import PartAt, Range, ReadPart
+from dray.wire.large_frames import PartAt, Range, ReadPart
 from dray.wire.record import HEADER_BYTES
 
 

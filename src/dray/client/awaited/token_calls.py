@@ -7,11 +7,11 @@ import secrets
 from dray.client.connections.link import Link
 from dray.model.access_info import AccessInfo
 from dray.model.tokens import TOKEN_BYTES, TokenInfo, digest_of_token
-from dray.wire.frames import (
+from dray.wire.frames import Done
+from dray.wire.token_frames import (
     AccessState,
     CreateToken,
     DescribeAccess,
-    Done,
     ListTokens,
     RevokeToken,
     TokenList,

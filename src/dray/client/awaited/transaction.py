@@ -34,18 +34,11 @@ from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.limits import KIB
 from dray.model.message import Buffer
+from dray.wire.batch_frames import BatchIs, StageForBatch
 from dray.wire.file_frames import SendFile
-from dray.wire.frames import (
-    Abort,
-    BatchIs,
-    Commit,
-    Done,
-    Head,
-    Prepare,
-    SettlePrepared,
-    StageForBatch,
-    encode_frame,
-)
+from dray.wire.frames import Done, encode_frame
+from dray.wire.head import Head
+from dray.wire.message_frames import Abort, Commit, Prepare, SettlePrepared
 
 _GATHER_BYTES_MAX = 256 * KIB
 """A longer record goes out at once, from the memory in which it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.wire.frames import ListUploads, UploadList
+from dray.wire.large_frames import ListUploads, UploadList
 
 if TYPE_CHECKING:
     from dray.client.connections.link import Link

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dray.client.awaited.fragments import Origin
 from dray.errors import LargeMessageCorrupt, Misuse
 from dray.model.names import parse_queue_address
-from dray.wire.frames import Done, LargeMove
+from dray.wire.frames import Done
+from dray.wire.large_frames import LargeMove
 
 SUB_QUEUE = "unreadable"
 """Sub-queue for messages that only a newer receiver can read."""

@@ -43,7 +43,7 @@ from dray.model.classes import TransactionStatus
 from dray.model.files import encode_file
 from dray.model.ids import ManagerId, MessageId, join_id, split_id
 from dray.model.limits import UPLOAD_MARK_BYTES, UPLOAD_MARK_PARTS
-from dray.wire.frames import UploadBegin, UploadMark, UploadResume, UploadState
+from dray.wire.large_frames import UploadBegin, UploadMark, UploadResume, UploadState
 
 _OPEN = "open"
 

@@ -35,7 +35,7 @@ from dray.model.limits import (
 from dray.model.message import Buffer, Message
 from dray.model.names import SYSTEM, parse_queue_address
 from dray.wire.alike import AlikeRecords, encode_alike, read_alike
-from dray.wire.frames import MARK_FIRST, MARK_LAST, Envelope
+from dray.wire.message_frames import MARK_FIRST, MARK_LAST, Envelope
 from dray.wire.record import (
     FLAG_DEAD_LETTER,
     FLAG_JOURNAL,

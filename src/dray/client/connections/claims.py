@@ -21,15 +21,9 @@ from dray.client.calls.messages import ReceivedTransaction
 from dray.errors import ConnectionLost, DrayError, InDoubt
 from dray.model.classes import TransactionStatus
 from dray.model.message import Message
-from dray.wire.frames import (
-    Head,
-    Outcome,
-    OutcomeIs,
-    Select,
-    SelectAt,
-    SelectByCorrelation,
-    SelectById,
-)
+from dray.wire.head import Head
+from dray.wire.message_frames import Outcome, OutcomeIs
+from dray.wire.selections import Select, SelectAt, SelectByCorrelation, SelectById
 
 _Answer = TypeVar("_Answer", bound=Head)
 

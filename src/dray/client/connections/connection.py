@@ -28,7 +28,9 @@ from dray.forks import (
 from dray.model.callers import Credential
 from dray.model.message import Buffer
 from dray.net.tls import carries_files
-from dray.wire.frames import Head, Lease, Leased, Opened, OpenQueue
+from dray.wire.frames import Lease, Leased
+from dray.wire.head import Head
+from dray.wire.queue_frames import Opened, OpenQueue
 from dray.wire.stream import Frame, FrameStream
 
 WELCOME_TIMEOUT_S = 10.0

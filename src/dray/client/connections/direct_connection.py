@@ -17,7 +17,8 @@ from dray.client.connections.session import Pending, Signal
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process
 from dray.model.message import Buffer
-from dray.wire.frames import FRAME_HEADER_BYTES, Head, decode_head, read_frame_header
+from dray.wire.frames import FRAME_HEADER_BYTES, decode_head, read_frame_header
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 
 _NOTHING = memoryview(b"")

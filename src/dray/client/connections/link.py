@@ -14,7 +14,8 @@ from dray.errors import ConnectionLost, QueueNotFound
 from dray.forks import Process, not_sent, tell_of_forks, this_process, wrong_process
 from dray.large.digests import DIGEST_KIND_DEFAULT
 from dray.model.message import Buffer
-from dray.wire.frames import Head, Opened
+from dray.wire.head import Head
+from dray.wire.queue_frames import Opened
 from dray.wire.stream import Frame
 
 _Answer = TypeVar("_Answer", bound=Head)

@@ -11,21 +11,18 @@ from collections.abc import Callable
 from typing import Final
 
 from dray.errors import DrayError, InDoubt, from_code
-from dray.wire.frames import (
+from dray.wire.head import Head
+from dray.wire.large_frames import UploadDrop
+from dray.wire.message_frames import Move, Receive, Send
+from dray.wire.queue_frames import (
     AcceptPeer,
     CreateQueue,
-    CreateToken,
     DeleteQueue,
     ForgetPeer,
-    Head,
-    Move,
     PurgeQueue,
-    Receive,
     ResolveOutgoing,
-    RevokeToken,
-    Send,
-    UploadDrop,
 )
+from dray.wire.token_frames import CreateToken, RevokeToken
 
 Lost = Callable[[Head, DrayError], DrayError]
 """Gives what to raise for a request whose answer was lost, and for the reason of that."""

@@ -14,18 +14,9 @@ from typing import Protocol
 
 from dray.errors import DrayError, ProtocolError, from_code
 from dray.model.limits import FRAME_BODY_BYTES_MAX
-from dray.wire.frames import (
-    Commit,
-    Failed,
-    Head,
-    Hello,
-    Leased,
-    Send,
-    Welcome,
-    check_values,
-    encode_frame,
-    read_again,
-)
+from dray.wire.frames import Failed, Hello, Leased, Welcome, check_values, encode_frame, read_again
+from dray.wire.head import Head
+from dray.wire.message_frames import Commit, Send
 from dray.wire.stream import Frame
 
 Listener = Callable[[DrayError], None]

@@ -22,7 +22,7 @@ from dray.own_files import replacing
 
 if TYPE_CHECKING:
     from dray.client.files.sources import AwaitedChunkSource, Source
-    from dray.wire.frames import UploadIs
+    from dray.wire.large_frames import UploadIs
 
 VERSION = 1
 _MICROSECONDS = 1_000_000

@@ -44,7 +44,6 @@ from dray.transfer.events import (
     Tell,
     WriteFragment,
 )
-from dray.wire.frames import Post
 from dray.wire.stream import Frame
 from dray.wire.transfer_frames import (
     Acked,
@@ -54,6 +53,7 @@ from dray.wire.transfer_frames import (
     Fragment,
     Handshake,
     Joined,
+    Post,
     Verified,
     encode_message,
 )

@@ -9,9 +9,8 @@ from dray.client.transfer.frame_socket import FrameSocket
 from dray.errors import DrayError, ProtocolError
 from dray.model.callers import Credential
 from dray.model.limits import KIB
-from dray.wire.frames import AttachBox, Credit, Post
 from dray.wire.stream import Frame
-from dray.wire.transfer_frames import size_of_post
+from dray.wire.transfer_frames import AttachBox, Credit, Post, size_of_post
 
 _CREDIT_BYTES: Final = 512 * KIB
 """So much is taken before the queue manager is told of it; a fraction of what it lets wait."""

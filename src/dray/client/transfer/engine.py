@@ -27,10 +27,10 @@ from dray.client.transfer.frame_socket import SOCKET_ERRORS, FileRange, FrameSoc
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process, this_process
 from dray.model.callers import Credential
-from dray.wire.frames import Post
 from dray.wire.stream import Frame
 from dray.wire.transfer_frames import (
     AnyMessage,
+    Post,
     decode_message,
     encode_message,
 )

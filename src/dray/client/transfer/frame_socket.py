@@ -10,7 +10,8 @@ from typing import Final
 from dray.errors import ConnectionLost, DrayError, ProtocolError
 from dray.forks import keep_from_children
 from dray.net.send_buffer import widen
-from dray.wire.frames import Head, encode_frame
+from dray.wire.frames import encode_frame
+from dray.wire.head import Head
 from dray.wire.stream import Frame, FrameStream
 
 _READS_PER_CALL: Final = 16

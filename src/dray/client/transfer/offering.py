@@ -45,7 +45,6 @@ from dray.transfer.events import (
     Tell,
 )
 from dray.transfer.producer import Producer
-from dray.wire.frames import Post
 from dray.wire.transfer_frames import (
     AnyMessage,
     Cancelled,
@@ -53,6 +52,7 @@ from dray.wire.transfer_frames import (
     Fragment,
     Handshake,
     Joined,
+    Post,
     encode_message,
 )
 

@@ -30,7 +30,9 @@ from dray.console.v1.sending import LARGE, PLAIN
 from dray.errors import LargeMessageMixing, ReceiveTimeout
 from dray.model.classes import TransactionStatus
 from dray.model.message import Message
-from dray.wire.frames import Envelope, Messages, Range, ReadPart, Receive, SelectFirst
+from dray.wire.large_frames import Range, ReadPart
+from dray.wire.message_frames import Envelope, Messages, Receive
+from dray.wire.selections import SelectFirst
 
 ANY: Final = "any"
 _FIRST: Final = SelectFirst()

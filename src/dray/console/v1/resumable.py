@@ -42,9 +42,8 @@ from dray.model.limits import (
 )
 from dray.model.message import Message
 from dray.model.names import STATUS_QUEUE
-from dray.wire.frames import (
-    Done,
-    OpenQueue,
+from dray.wire.frames import Done
+from dray.wire.large_frames import (
     UploadBegin,
     UploadDrop,
     UploadMark,
@@ -53,6 +52,7 @@ from dray.wire.frames import (
     UploadResume,
     UploadState,
 )
+from dray.wire.queue_frames import OpenQueue
 from dray.wire.record import HEADER_BYTES
 
 _OPEN: Final = "open"

@@ -23,7 +23,7 @@ from dray.errors import BatchMismatch
 from dray.model.classes import TransactionStatus
 from dray.model.ids import split_id
 from dray.model.names import REQUEST_KEY
-from dray.wire.frames import BatchIs, CommitBatch, DescribeBatch
+from dray.wire.batch_frames import BatchIs, CommitBatch, DescribeBatch
 
 PLAIN: Final = "message"
 LARGE: Final = "large"

@@ -23,7 +23,9 @@ from dray.manager.events import Body, Into
 from dray.manager.notices import NoticeKind
 from dray.model.callers import OWNER, Caller
 from dray.store.heap.heap import Extent
-from dray.wire.frames import Done, Head, Messages, failure, read_again
+from dray.wire.frames import Done, failure, read_again
+from dray.wire.head import Head
+from dray.wire.message_frames import Messages
 from dray.wire.stream import Frame
 
 _NOTHING: Final = memoryview(b"")

@@ -41,7 +41,8 @@ from dray.manager.notices import NoticeKind
 from dray.model.callers import Caller
 from dray.net.tls import carries_files
 from dray.store.heap.heap import Extent
-from dray.wire.frames import Head, encode_frame, failure
+from dray.wire.frames import encode_frame, failure
+from dray.wire.head import Head
 from dray.wire.stream import Frame, FrameStream
 
 

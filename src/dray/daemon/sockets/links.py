@@ -28,17 +28,9 @@ from dray.manager.notices import NoticeKind
 from dray.net.send_buffer import widen
 from dray.net.tls import said_of, trusting
 from dray.net.tunnels import Tunnels
-from dray.wire.frames import (
-    Ahead,
-    AheadDropped,
-    Data,
-    EndStream,
-    Head,
-    Hello,
-    OpenStream,
-    Passed,
-    failure,
-)
+from dray.wire.frames import Hello, failure
+from dray.wire.head import Head
+from dray.wire.peer_frames import Ahead, AheadDropped, Data, EndStream, OpenStream, Passed
 from dray.wire.stream import Frame
 
 _Address = tuple[Any, Any, int, str, Any]

@@ -38,7 +38,7 @@ from dray.manager.facts import Committed, pack_lookups
 from dray.manager.notices import NoticeKind
 from dray.manager.queue import DEAD_LETTERS, StoredQueue, part_seen, watch_arrivals
 from dray.model.classes import Part, QueueKind
-from dray.wire.frames import MARK_SINGLE
+from dray.wire.message_frames import MARK_SINGLE
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

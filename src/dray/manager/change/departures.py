@@ -61,7 +61,7 @@ from dray.manager.queue import (
 from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
 from dray.model.ids import ManagerId, join_id
 from dray.store.kinds import Kind, kind_of
-from dray.wire.frames import MARK_SINGLE
+from dray.wire.message_frames import MARK_SINGLE
 from dray.wire.record import (
     COPY_DEAD_LETTER,
     COPY_JOURNAL,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from dray.manager.context import Context
-    from dray.wire.frames import PurgeQueue
+    from dray.wire.queue_frames import PurgeQueue
 
 _AT_ONCE_MAX: Final = 10_000
 """Messages of one portion, however large the log is: a tenth of a second."""

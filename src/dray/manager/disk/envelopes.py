@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dray.manager.entries import ENTRY_BYTES, ORDINAL_BITS, ORDINAL_MAX, fields_in, runs_in
 from dray.model.limits import KIB
 from dray.store.kinds import Kind, kind_of
-from dray.wire.frames import Envelope
+from dray.wire.message_frames import Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable

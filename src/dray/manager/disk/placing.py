@@ -19,7 +19,7 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
 if TYPE_CHECKING:
     from dray.store.store import Store
-    from dray.wire.frames import Data
+    from dray.wire.peer_frames import Data
 
 _extent_of: Callable[[tuple[int, int, int]], Extent] = partial(tuple.__new__, Extent)
 """Without a call of a Python function for each record."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 
 from dray.store.kinds import KIND_AT, Kind
-from dray.wire.frames import FOLLOWING_MAX
+from dray.wire.message_frames import FOLLOWING_MAX
 
 KEY = struct.Struct(">BQ")
 _TAIL_FORM = "IIIIQQQQQIIBHBBB"

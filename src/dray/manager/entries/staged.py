@@ -10,7 +10,7 @@ import msgspec
 from dray.delivery.ahead import PiecesAhead
 from dray.model.classes import Part
 from dray.store.kinds import KIND_AT, Kind
-from dray.wire.frames import MARK_FIRST, MARK_LARGE, MARK_LAST
+from dray.wire.message_frames import MARK_FIRST, MARK_LARGE, MARK_LAST
 
 if TYPE_CHECKING:
     from dray.large.join import PartSeen

@@ -34,7 +34,7 @@ from dray.manager.entries.layout import (
 from dray.manager.entries.staged import group_places
 from dray.model.classes import Part
 from dray.store.heap.heap import Extent
-from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LARGE, MARK_LAST
+from dray.wire.message_frames import FOLLOWING_MAX, MARK_FIRST, MARK_LARGE, MARK_LAST
 from dray.wire.record import COPY_DEAD_LETTER
 
 if TYPE_CHECKING:

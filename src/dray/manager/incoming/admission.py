@@ -19,11 +19,7 @@ from dray.manager.queue import StoredQueue, cost_of_accepting, seen_in_record
 from dray.model.classes import MessageClass
 from dray.model.limits import HOPS_MAX
 from dray.store.heap.heap import Extent
-from dray.wire.frames import (
-    MARK_LAST,
-    MARK_SINGLE,
-    Envelope,
-)
+from dray.wire.message_frames import MARK_LAST, MARK_SINGLE, Envelope
 from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from dray.model.limits import (
     AHEAD_PIECES_MAX,
     AHEAD_SHARE,
 )
-from dray.wire.frames import MARK_SINGLE, Ahead, AheadDropped, AheadKept
+from dray.wire.message_frames import MARK_SINGLE
+from dray.wire.peer_frames import Ahead, AheadDropped, AheadKept
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from dray.manager.queue import StoredQueue
     from dray.manager.session import Session
     from dray.store.heap.heap import Extent
-    from dray.wire.frames import Data, Envelope
+    from dray.wire.message_frames import Envelope
+    from dray.wire.peer_frames import Data
 
 PieceKey = tuple[int, int, int]
 """Stream, transaction at its source, ordinal in it."""

@@ -10,7 +10,8 @@ from dray.manager.disk import Span
 from dray.manager.queue import ArrivalRoute, StoredQueue
 from dray.model.classes import MessageClass
 from dray.store.kinds import Kind
-from dray.wire.frames import MARK_SINGLE, Data
+from dray.wire.message_frames import MARK_SINGLE
+from dray.wire.peer_frames import Data
 from dray.wire.record import RecordHeader
 
 if TYPE_CHECKING:

@@ -46,13 +46,7 @@ from dray.manager.rights import (
 from dray.model.classes import QueueKind
 from dray.model.limits import STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address
-from dray.wire.frames import (
-    Data,
-    OpenStream,
-    Passed,
-    StreamRefused,
-    StreamState,
-)
+from dray.wire.peer_frames import Data, OpenStream, Passed, StreamRefused, StreamState
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

@@ -9,7 +9,7 @@ from dray.manager.events import CloseSession
 from dray.manager.facts import StreamEnded
 from dray.manager.peers import Holes, Sources, Strangers, give_up_holes_of
 from dray.model.limits import ENDS_REMEMBERED_MAX
-from dray.wire.frames import EndStream, EndStreamAcked
+from dray.wire.peer_frames import EndStream, EndStreamAcked
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

@@ -11,17 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dray.manager.incoming import ahead, arrivals, end_of_stream
-from dray.wire import frames
+from dray.wire import peer_frames
+from dray.wire.head import Head
 
 if TYPE_CHECKING:
     from dray.manager.peers import Holes, Sources, Strangers
     from dray.manager.session import Session
 
-STREAM_FRAMES_WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset(
-    {frames.OpenStream, frames.Passed, frames.EndStream, frames.AheadDropped}
+STREAM_FRAMES_WITHOUT_BODY: frozenset[type[Head]] = frozenset(
+    {peer_frames.OpenStream, peer_frames.Passed, peer_frames.EndStream, peer_frames.AheadDropped}
 )
 """Frames of streams without a body."""
-STREAM_FRAMES_WITH_BODY: frozenset[type[frames.Head]] = frozenset({frames.Ahead, frames.Data})
+STREAM_FRAMES_WITH_BODY: frozenset[type[Head]] = frozenset({peer_frames.Ahead, peer_frames.Data})
 """Frames of streams with a body."""
 
 
@@ -33,17 +34,17 @@ class ArrivingStreams:
         self._sources = sources
         self.kept_ahead = kept = ahead.KeptAhead(sources.context)
         """Pieces of large messages that came ahead of their commits."""
-        self.without_body: Mapping[type[frames.Head], Callable[..., None]] = {
-            frames.OpenStream: partial(arrivals.handle_open_stream, sources, strangers),
-            frames.Passed: partial(arrivals.handle_passed, sources.context),
-            frames.EndStream: partial(
+        self.without_body: Mapping[type[Head], Callable[..., None]] = {
+            peer_frames.OpenStream: partial(arrivals.handle_open_stream, sources, strangers),
+            peer_frames.Passed: partial(arrivals.handle_passed, sources.context),
+            peer_frames.EndStream: partial(
                 end_of_stream.handle_end_stream, sources, holes, kept, strangers
             ),
-            frames.AheadDropped: partial(ahead.handle_ahead_dropped, kept),
+            peer_frames.AheadDropped: partial(ahead.handle_ahead_dropped, kept),
         }
-        self.with_body: Mapping[type[frames.Head], Callable[..., None]] = {
-            frames.Ahead: partial(ahead.handle_ahead, kept),
-            frames.Data: partial(arrivals.handle_data, sources, kept),
+        self.with_body: Mapping[type[Head], Callable[..., None]] = {
+            peer_frames.Ahead: partial(ahead.handle_ahead, kept),
+            peer_frames.Data: partial(arrivals.handle_data, sources, kept),
         }
 
     def go_on(self) -> None:

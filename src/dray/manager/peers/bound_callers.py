@@ -20,11 +20,11 @@ from dray.manager.rights import Rights, note_refusal
 from dray.model.callers import ANYONE, NOBODY, OWNER
 from dray.model.limits import SOURCES_OF_CALLER_MAX
 from dray.model.queue import PeerInfo
-from dray.wire.frames import OpenStream, StreamRefused
+from dray.wire.peer_frames import OpenStream, StreamRefused
 
 if TYPE_CHECKING:
     from dray.manager.session import Session
-    from dray.wire.frames import EndStream
+    from dray.wire.peer_frames import EndStream
 
 _SAYS_NOTHING: Final = frozenset({ANYONE, NOBODY, OWNER.name})
 

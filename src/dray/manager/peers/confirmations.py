@@ -47,7 +47,7 @@ from dray.model.limits import (
     HOPS_MAX,
     LINK_WINDOW_MESSAGES,
 )
-from dray.wire.frames import Confirmations, ConfirmationsAcked, Confirmed, EndCount, EndCounts
+from dray.wire.peer_frames import Confirmations, ConfirmationsAcked, Confirmed, EndCount, EndCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -65,24 +65,21 @@ from dray.manager.peers.transmission import data, passed
 from dray.manager.transactions import answered_ahead, forget_ahead, take
 from dray.model.classes import MessageClass
 from dray.model.limits import WELCOME_TIMEOUT_S
-from dray.wire.frames import (
+from dray.wire.frames import Failed, Welcome
+from dray.wire.peer_frames import (
     AheadKept,
     Confirmations,
     ConfirmationsAcked,
     Confirmed,
-    Credit,
     EndCounts,
     EndStream,
     EndStreamAcked,
-    Failed,
     OpenStream,
-    Post,
     RepairWanted,
     StreamRefused,
     StreamState,
-    Welcome,
 )
-from dray.wire.transfer_frames import size_of_post
+from dray.wire.transfer_frames import Credit, Post, size_of_post
 
 if TYPE_CHECKING:
     from dray.manager.peers.peers import Strangers

@@ -45,15 +45,9 @@ from dray.model.classes import MessageClass
 from dray.model.limits import MANAGER_ID_CHARACTERS
 from dray.model.names import parse_manager_address, parse_queue_address
 from dray.model.queue import PeerInfo
-from dray.wire.frames import (
-    AcceptPeer,
-    Done,
-    ForgetPeer,
-    ListPeers,
-    PeerList,
-    ResolveOutgoing,
-    StreamRefused,
-)
+from dray.wire.frames import Done
+from dray.wire.peer_frames import StreamRefused
+from dray.wire.queue_frames import AcceptPeer, ForgetPeer, ListPeers, PeerList, ResolveOutgoing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +59,8 @@ if TYPE_CHECKING:
     from dray.manager.session import Session
     from dray.manager.works import Works
     from dray.model.ids import Incarnation
-    from dray.wire.frames import Hello, OpenStream, Welcome
+    from dray.wire.frames import Hello, Welcome
+    from dray.wire.peer_frames import OpenStream
 
 KNOWN: Final = "known"
 NEED_VALIDATION: Final = "need-validation"

@@ -19,14 +19,15 @@ from dray.delivery.keys import id_of
 from dray.errors import ProtocolError
 from dray.manager.events import CloseSession
 from dray.manager.notices import NoticeKind
-from dray.wire.frames import EndStream, Hello, OpenStream, Welcome
+from dray.wire.frames import Hello, Welcome
+from dray.wire.peer_frames import EndStream, OpenStream
 
 if TYPE_CHECKING:
     from dray.delivery.keys import ConnectionKey, ManagerKey
     from dray.manager.context import Context
     from dray.manager.rights import Rights
     from dray.manager.session import Session
-    from dray.wire.frames import ConfirmationsAcked, RepairAnswer
+    from dray.wire.peer_frames import ConfirmationsAcked, RepairAnswer
 
 _WELCOME = b"welcome"
 

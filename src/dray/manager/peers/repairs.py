@@ -30,7 +30,7 @@ from dray.manager.peers import possession
 from dray.manager.queue import DEAD_TRANSACTIONAL, StoredQueue, part_seen
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import FRAGMENTS_MAX, HOLES_NAMED_MAX, REPAIRS_MAX, REPAIRS_SHARE
-from dray.wire.frames import RepairAnswer, RepairWanted
+from dray.wire.peer_frames import RepairAnswer, RepairWanted
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
 
 if TYPE_CHECKING:

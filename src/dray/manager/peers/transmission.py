@@ -11,7 +11,7 @@ from dray.manager.context import MICROSECONDS
 from dray.manager.disk import stream_bodies_in, stream_envelopes_in
 from dray.manager.entries import entries_in, lookup_id_of, positions_in, unpack
 from dray.manager.queue import StoredQueue, is_sent_ahead, taken_from_ahead
-from dray.wire.frames import Data, Going, Passed, TruncatedTransaction
+from dray.wire.peer_frames import Data, Going, Passed, TruncatedTransaction
 
 if TYPE_CHECKING:
     from dray.delivery.events import PassOver, Transmit

@@ -10,7 +10,7 @@ from dray.manager.entries import Entry, unpack
 from dray.model.classes import Part
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap.heap import file_name
-from dray.wire.frames import MARK_LAST
+from dray.wire.message_frames import MARK_LAST
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dray.machine import Step
 from dray.manager.entries import lookup_id_of, marks_of, route_of, tail_of
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.model.limits import TRUNCATED_MAX
-from dray.wire.frames import MARK_FIRST, MARK_LAST
+from dray.wire.message_frames import MARK_FIRST, MARK_LAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -56,7 +56,7 @@ from dray.model.limits import (
 )
 from dray.model.names import QueueAddress, check_new_queue_name
 from dray.model.queue import DeliveryInfo, ManagerInfo, QueueInfo, QueueOptions
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +108,7 @@ def handle_lease(rights: Rights, session: Session, request_id: int, _head: frame
 
 
 def handle_create(
-    context: Context, session: Session, request_id: int, head: frames.CreateQueue
+    context: Context, session: Session, request_id: int, head: queue_frames.CreateQueue
 ) -> None:
     """Create a queue, durably."""
     name = check_new_queue_name(head.name)
@@ -130,11 +130,11 @@ def handle_create(
         note_queues_made(context, session.caller, first)
     elif not head.exist_ok:
         raise QueueExists(f"there is already a queue {queue.name!r}", queue=queue.name)
-    context.answer(session, request_id, frames.QueueState(queue.info()))
+    context.answer(session, request_id, queue_frames.QueueState(queue.info()))
 
 
 def handle_open(
-    context: Context, session: Session, request_id: int, head: frames.OpenQueue
+    context: Context, session: Session, request_id: int, head: queue_frames.OpenQueue
 ) -> None:
     """Resolve a name; a remote one gets its outgoing queue when it is first used."""
     address = seen_from_here(context, head.name)
@@ -150,7 +150,7 @@ def handle_open(
         context.follow_up.tried.add(session.caller.place, queue.number)
     begin_use_of_queue(session, queue)
     options = queue.options
-    opened = frames.Opened(
+    opened = queue_frames.Opened(
         queue.number, queue.name, str(queue.kind), options.transactional, options.digest
     )
     context.answer(session, request_id, opened)
@@ -184,7 +184,7 @@ def _status_queue(context: Context, name: str) -> StoredQueue:
 
 
 def handle_describe_queue(
-    links: Links, session: Session, request_id: int, head: frames.DescribeQueue
+    links: Links, session: Session, request_id: int, head: queue_frames.DescribeQueue
 ) -> None:
     """Tell how a queue stands."""
     context = links.context
@@ -194,10 +194,12 @@ def handle_describe_queue(
         delivery=_delivery(links, session, queue),
         staged_count=staged_counts(context)[queue.number],
     )
-    context.answer(session, request_id, frames.QueueState(info))
+    context.answer(session, request_id, queue_frames.QueueState(info))
 
 
-def handle_list(links: Links, session: Session, request_id: int, head: frames.ListQueues) -> None:
+def handle_list(
+    links: Links, session: Session, request_id: int, head: queue_frames.ListQueues
+) -> None:
     """Tell how a page of queues stands."""
     context = links.context
     staged = staged_counts(context)
@@ -207,7 +209,7 @@ def handle_list(links: Links, session: Session, request_id: int, head: frames.Li
         for queue in page
         if may_see(links.rights, session, queue)
     ]
-    context.answer(session, request_id, frames.QueueList(infos, following))
+    context.answer(session, request_id, queue_frames.QueueList(infos, following))
 
 
 def _info(links: Links, session: Session, queue: StoredQueue) -> QueueInfo:
@@ -227,7 +229,7 @@ def _delivery(links: Links, session: Session, queue: StoredQueue) -> DeliveryInf
 
 
 def handle_delete(
-    transactions: Transactions, session: Session, request_id: int, head: frames.DeleteQueue
+    transactions: Transactions, session: Session, request_id: int, head: queue_frames.DeleteQueue
 ) -> None:
     """Delete a queue with its messages; those who wait at it are told."""
     context = transactions.context
@@ -314,7 +316,7 @@ def handle_describe(
     streams: ArrivingStreams,
     session: Session,
     request_id: int,
-    _head: frames.Describe,
+    _head: queue_frames.Describe,
     *,
     started: float,
 ) -> None:
@@ -348,10 +350,12 @@ def handle_describe(
         low_water=context.room.low_water,
         now=context.now,
     )
-    context.answer(session, request_id, frames.ManagerState(info))
+    context.answer(session, request_id, queue_frames.ManagerState(info))
 
 
-def handle_pause(links: Links, session: Session, request_id: int, head: frames.PauseQueue) -> None:
+def handle_pause(
+    links: Links, session: Session, request_id: int, head: queue_frames.PauseQueue
+) -> None:
     """Stop the delivery of an outgoing queue, or let it go on."""
     context = links.context
     queue = context.state.queues.named(str(seen_from_here(context, head.name)))
@@ -366,7 +370,7 @@ def handle_pause(links: Links, session: Session, request_id: int, head: frames.P
 
 
 def handle_set_quota(
-    context: Context, session: Session, request_id: int, head: frames.SetQuota
+    context: Context, session: Session, request_id: int, head: queue_frames.SetQuota
 ) -> None:
     """Set quotas while running; what is stored stays, also above the new limit (R65)."""
     if head.name:
@@ -376,8 +380,8 @@ def handle_set_quota(
     else:
         number, limits = 0, context.state.ledger.limits
         quota, journal_quota = limits[Account.COMPUTER], limits[Account.JOURNAL]
-    _check_quota("quota", head.quota, lowest=frames.SetQuota.KEPT)
-    _check_quota("journal_quota", head.journal_quota, lowest=frames.SetQuota.KEPT)
+    _check_quota("quota", head.quota, lowest=queue_frames.SetQuota.KEPT)
+    _check_quota("journal_quota", head.journal_quota, lowest=queue_frames.SetQuota.KEPT)
     wanted = _wanted(head.quota, quota), _wanted(head.journal_quota, journal_quota)
     context.record(QuotaSet(number, *wanted))
     context.answer(session, request_id, frames.Done())
@@ -389,7 +393,7 @@ def _check_quota(name: str, asked_for: int | None, *, lowest: int) -> None:
 
 
 def _wanted(asked_for: int | None, now: int | None) -> int | None:
-    return now if asked_for == frames.SetQuota.KEPT else asked_for
+    return now if asked_for == queue_frames.SetQuota.KEPT else asked_for
 
 
 def _check_has_quotas(queue: StoredQueue) -> None:
@@ -402,7 +406,7 @@ def _check_has_quotas(queue: StoredQueue) -> None:
 
 
 def handle_outcome(
-    transactions: Transactions, session: Session, request_id: int, head: frames.Outcome
+    transactions: Transactions, session: Session, request_id: int, head: message_frames.Outcome
 ) -> None:
     """Tell what became of a transaction (S2-3); a claim that is open is given up first."""
     context = transactions.context
@@ -414,7 +418,9 @@ def handle_outcome(
         if manager == context.state.manager_id and is_own:
             give_up_claim(transactions, number)
     context.answer(
-        session, request_id, frames.OutcomeIs(str(outcome_of(transactions, head.transaction_id)))
+        session,
+        request_id,
+        message_frames.OutcomeIs(str(outcome_of(transactions, head.transaction_id))),
     )
 
 

@@ -36,11 +36,8 @@ from dray.model.limits import (
 )
 from dray.store.heap.heap import Extent
 from dray.wire.file_frames import Copied, CopyPart
-from dray.wire.frames import (
-    FOLLOWING_MAX,
-    MARK_LARGE,
-    Done,
-    Envelope,
+from dray.wire.frames import Done
+from dray.wire.large_frames import (
     LargeAt,
     LargeEntry,
     LargeFound,
@@ -52,12 +49,10 @@ from dray.wire.frames import (
     PartDamaged,
     Range,
     ReadPart,
-    SelectByCorrelation,
-    SelectBySequence,
-    SelectFirst,
 )
+from dray.wire.message_frames import FOLLOWING_MAX, MARK_LARGE, Envelope
 from dray.wire.record import HEADER_BYTES
-from dray.wire.selections import told
+from dray.wire.selections import SelectByCorrelation, SelectBySequence, SelectFirst, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -44,11 +44,11 @@ from dray.model.classes import Part, QueueKind
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.model.names import SYSTEM
-from dray.wire.frames import (
+from dray.wire.frames import Done
+from dray.wire.large_frames import LargeMove
+from dray.wire.message_frames import (
     MARK_LARGE,
     MARK_LAST,
-    Done,
-    LargeMove,
     Move,
     MoveMessages,
     ReceiveTransaction,

@@ -43,8 +43,8 @@ from dray.model.limits import (
     RANGE_PIECES_MAX,
     RANGE_RUNS_MAX,
 )
-from dray.wire.frames import (
-    MARK_LAST,
+from dray.wire.message_frames import MARK_LAST
+from dray.wire.range_frames import (
     RANGE_ROW,
     ROW_ORDINAL_BITS,
     MeasureRange,

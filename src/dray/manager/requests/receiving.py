@@ -63,11 +63,11 @@ from dray.model.limits import (
     WAITERS_PER_QUEUE_MAX,
     WAITERS_SHARE,
 )
-from dray.wire.frames import (
-    Done,
-    Messages,
-    PurgeQueue,
-    Receive,
+from dray.wire.frames import Done
+from dray.wire.message_frames import Messages, Receive, Settle
+from dray.wire.queue_frames import PurgeQueue
+from dray.wire.record import HEADER_BYTES, read_header, read_properties
+from dray.wire.selections import (
     SelectAt,
     SelectByCorrelation,
     SelectById,
@@ -75,10 +75,8 @@ from dray.wire.frames import (
     SelectNext,
     SelectOne,
     SelectRange,
-    Settle,
+    told,
 )
-from dray.wire.record import HEADER_BYTES, read_header, read_properties
-from dray.wire.selections import told
 
 _FITTED_AT_ONCE = 128
 """So many messages are looked at together, to see how many fit a frame."""

@@ -25,7 +25,7 @@ from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.wire.frames import Send
+    from dray.wire.message_frames import Send
 
 FULL = MessageClass.NACK_Q_EXCEED_QUOTA
 

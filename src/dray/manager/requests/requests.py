@@ -57,7 +57,19 @@ from dray.manager.transactions import (
     take_up_batches,
 )
 from dray.manager.works import Works
-from dray.wire import backup_frames, file_frames, frames
+from dray.wire import (
+    backup_frames,
+    batch_frames,
+    file_frames,
+    frames,
+    large_frames,
+    message_frames,
+    queue_frames,
+    range_frames,
+    token_frames,
+    transfer_frames,
+)
+from dray.wire.head import Head
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -67,88 +79,88 @@ if TYPE_CHECKING:
 Subject = TypeVar("Subject")
 Handler = Callable[["Session", int, Any], None]
 BodyHandler = Callable[..., None]
-_Table = dict[type[frames.Head], Callable[[Subject, "Session", int, Any], None]]
-_BodyTable = dict[type[frames.Head], Callable[..., None]]
+_Table = dict[type[Head], Callable[[Subject, "Session", int, Any], None]]
+_BodyTable = dict[type[Head], Callable[..., None]]
 
 _CONTEXT: _Table[Context] = {
-    frames.CreateQueue: admin.handle_create,
-    frames.OpenQueue: admin.handle_open,
-    frames.SetQuota: admin.handle_set_quota,
-    frames.CreateToken: handle_create_token,
-    frames.ListTokens: handle_list_tokens,
-    frames.ReadPart: large_messages.handle_read_part,
+    queue_frames.CreateQueue: admin.handle_create,
+    queue_frames.OpenQueue: admin.handle_open,
+    queue_frames.SetQuota: admin.handle_set_quota,
+    token_frames.CreateToken: handle_create_token,
+    token_frames.ListTokens: handle_list_tokens,
+    large_frames.ReadPart: large_messages.handle_read_part,
     file_frames.CopyPart: large_messages.handle_copy_part,
-    frames.MeasureRange: ranges.handle_measure,
-    frames.ReadRange: ranges.handle_read,
-    frames.LargeList: large_messages.handle_large_list,
-    frames.DescribeBatch: handle_describe_batch,
+    range_frames.MeasureRange: ranges.handle_measure,
+    range_frames.ReadRange: ranges.handle_read,
+    large_frames.LargeList: large_messages.handle_large_list,
+    batch_frames.DescribeBatch: handle_describe_batch,
 }
 _RIGHTS: _Table[Rights] = {
     frames.Lease: admin.handle_lease,
-    frames.RevokeToken: handle_revoke_token,
-    frames.DescribeAccess: handle_describe_access,
+    token_frames.RevokeToken: handle_revoke_token,
+    token_frames.DescribeAccess: handle_describe_access,
 }
 _WORKS: _Table[Works] = {
-    frames.PurgeQueue: receiving.handle_purge,
-    frames.ResolveOutgoing: handle_resolve_outgoing,
+    queue_frames.PurgeQueue: receiving.handle_purge,
+    queue_frames.ResolveOutgoing: handle_resolve_outgoing,
 }
 _TRANSACTIONS: _Table[Transactions] = {
-    frames.DeleteQueue: admin.handle_delete,
-    frames.Outcome: admin.handle_outcome,
-    frames.Reserve: sending.handle_reserve,
-    frames.Commit: handle_commit,
-    frames.Abort: handle_abort,
-    frames.Prepare: handle_prepare,
-    frames.ListPrepared: handle_list_prepared,
-    frames.SettlePrepared: handle_settle_prepared,
-    frames.Move: moving.handle_move,
-    frames.MoveMessages: moving.handle_move_messages,
-    frames.Reject: moving.handle_reject,
-    frames.ReceiveTransaction: moving.handle_receive_transaction,
-    frames.Settle: receiving.handle_settle,
-    frames.PartDamaged: large_messages.handle_part_damaged,
-    frames.LargeMove: moving.handle_large_move,
-    frames.ListUploads: uploads.handle_list,
-    frames.UploadResume: uploads.handle_resume,
-    frames.UploadMark: uploads.handle_mark,
-    frames.UploadDrop: uploads.handle_drop,
-    frames.UploadRead: uploads.handle_read,
+    queue_frames.DeleteQueue: admin.handle_delete,
+    message_frames.Outcome: admin.handle_outcome,
+    message_frames.Reserve: sending.handle_reserve,
+    message_frames.Commit: handle_commit,
+    message_frames.Abort: handle_abort,
+    message_frames.Prepare: handle_prepare,
+    message_frames.ListPrepared: handle_list_prepared,
+    message_frames.SettlePrepared: handle_settle_prepared,
+    message_frames.Move: moving.handle_move,
+    message_frames.MoveMessages: moving.handle_move_messages,
+    message_frames.Reject: moving.handle_reject,
+    message_frames.ReceiveTransaction: moving.handle_receive_transaction,
+    message_frames.Settle: receiving.handle_settle,
+    large_frames.PartDamaged: large_messages.handle_part_damaged,
+    large_frames.LargeMove: moving.handle_large_move,
+    large_frames.ListUploads: uploads.handle_list,
+    large_frames.UploadResume: uploads.handle_resume,
+    large_frames.UploadMark: uploads.handle_mark,
+    large_frames.UploadDrop: uploads.handle_drop,
+    large_frames.UploadRead: uploads.handle_read,
 }
-_UPLOADS: _Table[uploads.UploadAges] = {frames.UploadBegin: uploads.handle_begin}
+_UPLOADS: _Table[uploads.UploadAges] = {large_frames.UploadBegin: uploads.handle_begin}
 _BATCHES: _Table[BatchAges] = {
-    frames.StageForBatch: handle_stage,
-    frames.CommitBatch: handle_commit_batch,
-    frames.DropStaged: handle_drop_staged,
+    batch_frames.StageForBatch: handle_stage,
+    batch_frames.CommitBatch: handle_commit_batch,
+    batch_frames.DropStaged: handle_drop_staged,
 }
-_RECEIVES: _Table[receiving.Receives] = {frames.Receive: receiving.handle_receive}
+_RECEIVES: _Table[receiving.Receives] = {message_frames.Receive: receiving.handle_receive}
 _LARGE_RECEIVES: _Table[large_messages.LargeReceives] = {
-    frames.LargeReceive: large_messages.handle_large_receive,
+    large_frames.LargeReceive: large_messages.handle_large_receive,
 }
 _LINKS: _Table[Links] = {
-    frames.DescribeQueue: admin.handle_describe_queue,
-    frames.ListQueues: admin.handle_list,
-    frames.PauseQueue: admin.handle_pause,
+    queue_frames.DescribeQueue: admin.handle_describe_queue,
+    queue_frames.ListQueues: admin.handle_list,
+    queue_frames.PauseQueue: admin.handle_pause,
 }
-_LINKS_AND_STREAMS: _BodyTable = {frames.Describe: admin.handle_describe}
+_LINKS_AND_STREAMS: _BodyTable = {queue_frames.Describe: admin.handle_describe}
 _STRANGERS: _Table[Strangers] = {
-    frames.ListPeers: handle_list_peers,
-    frames.AcceptPeer: handle_accept_peer,
-    frames.ForgetPeer: handle_forget_peer,
+    queue_frames.ListPeers: handle_list_peers,
+    queue_frames.AcceptPeer: handle_accept_peer,
+    queue_frames.ForgetPeer: handle_forget_peer,
 }
 _BACKUPS: _Table[backup.Backups] = {
     backup_frames.Backup: backup.handle_backup,
     backup_frames.BackupRead: backup.handle_backup_read,
 }
 _RELAY: _Table[Relay] = {
-    frames.AttachBox: relay.handle_attach,
-    frames.Credit: relay.handle_credit,
+    transfer_frames.AttachBox: relay.handle_attach,
+    transfer_frames.Credit: relay.handle_credit,
 }
 _BODY_TRANSACTIONS: _BodyTable = {
-    frames.Send: sending.handle_send,
+    message_frames.Send: sending.handle_send,
     file_frames.SendFile: sending.handle_send_file,
 }
-_BODY_RELAY: _BodyTable = {frames.Post: relay.handle_post}
-REQUESTS_WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
+_BODY_RELAY: _BodyTable = {transfer_frames.Post: relay.handle_post}
+REQUESTS_WITHOUT_BODY: frozenset[type[Head]] = frozenset().union(
     _CONTEXT,
     _RIGHTS,
     _WORKS,
@@ -164,9 +176,7 @@ REQUESTS_WITHOUT_BODY: frozenset[type[frames.Head]] = frozenset().union(
     _RELAY,
 )
 """Requests without a body."""
-REQUESTS_WITH_BODY: frozenset[type[frames.Head]] = frozenset().union(
-    _BODY_TRANSACTIONS, _BODY_RELAY
-)
+REQUESTS_WITH_BODY: frozenset[type[Head]] = frozenset().union(_BODY_TRANSACTIONS, _BODY_RELAY)
 """Requests with a body."""
 
 
@@ -194,7 +204,7 @@ class Requests:
         large = large_messages.LargeReceives(transactions, holes)
         self.waiters = Waiters(receives, large)
         """Receives that wait for a message."""
-        self.without_body: Mapping[type[frames.Head], Handler] = {
+        self.without_body: Mapping[type[Head], Handler] = {
             **_bound(_CONTEXT, context),
             **_bound(_RIGHTS, self._rights),
             **_bound(_WORKS, transactions.works),
@@ -209,7 +219,7 @@ class Requests:
             **_bound(_BACKUPS, self._backups),
             **_bound(_RELAY, relay),
         }
-        self.with_body: Mapping[type[frames.Head], BodyHandler] = {
+        self.with_body: Mapping[type[Head], BodyHandler] = {
             **_bound(_BODY_TRANSACTIONS, transactions),
             **_bound(_BODY_RELAY, relay),
         }
@@ -253,6 +263,6 @@ class Requests:
 
 
 def _bound(
-    table: Mapping[type[frames.Head], Callable[..., None]], *subjects: object, **facts: object
-) -> Mapping[type[frames.Head], Callable[..., None]]:
+    table: Mapping[type[Head], Callable[..., None]], *subjects: object, **facts: object
+) -> Mapping[type[Head], Callable[..., None]]:
     return {kind: partial(handler, *subjects, **facts) for kind, handler in table.items()}

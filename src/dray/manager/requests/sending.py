@@ -48,7 +48,8 @@ from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, kind_of
 from dray.wire.alike import headers_of, read_alike
 from dray.wire.file_frames import SendFile
-from dray.wire.frames import MARK_SINGLE, Done, Reserve, Send
+from dray.wire.frames import Done
+from dray.wire.message_frames import MARK_SINGLE, Reserve, Send
 from dray.wire.record import (
     COPIES_BY_FLAGS,
     FLAG_TIMED,

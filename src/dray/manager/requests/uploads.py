@@ -44,8 +44,8 @@ from dray.manager.transactions import (
 from dray.model.arguments import no_sense
 from dray.model.ids import split_id
 from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOAD_SOURCE_BYTES_MAX, UPLOADS_MAX, UPLOADS_SHARE
-from dray.wire.frames import (
-    Done,
+from dray.wire.frames import Done
+from dray.wire.large_frames import (
     ListUploads,
     UploadBegin,
     UploadDrop,

@@ -10,7 +10,7 @@ from dray.errors import DrayError, StorePoisoned
 from dray.manager.requests.large_messages import large_receive_now
 from dray.manager.requests.moving import receive_transaction_now
 from dray.manager.requests.receiving import nothing_came, receive_now, receive_or_wait
-from dray.wire.frames import Receive, ReceiveTransaction
+from dray.wire.message_frames import Receive, ReceiveTransaction
 
 if TYPE_CHECKING:
     from dray.manager.queue import Lookup, StoredQueue

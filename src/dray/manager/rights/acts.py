@@ -17,7 +17,18 @@ from dray.manager.rights.queues import KEPT
 from dray.model.access_info import ActInfo
 from dray.model.callers import caller_name
 from dray.model.names import parse_queue_address
-from dray.wire import backup_frames, file_frames, frames
+from dray.wire import (
+    backup_frames,
+    file_frames,
+    frames,
+    large_frames,
+    message_frames,
+    peer_frames,
+    queue_frames,
+    range_frames,
+    token_frames,
+)
+from dray.wire.head import Head
 
 if TYPE_CHECKING:
     from dray.manager.rights.rights import Rights
@@ -36,7 +47,7 @@ class _WithQueue(Protocol):
     def queue(self) -> int: ...
 
 
-def begun_act(rights: Rights, session: Session, head: frames.Head) -> CallerAct | None:
+def begun_act(rights: Rights, session: Session, head: Head) -> CallerAct | None:
     """The act that a frame is, if it is one and is decided without an error."""
     row = OF_CLIENTS.get(type(head))
     return None if row is None else row(rights, session, head)
@@ -49,13 +60,13 @@ def note_act(rights: Rights, session: Session, act: CallerAct) -> None:
     _note(rights, act)
 
 
-def note_refusal(rights: Rights, session: Session, head: frames.Head) -> None:
+def note_refusal(rights: Rights, session: Session, head: Head) -> None:
     """Note that a caller lacked a right."""
     subject = "" if isinstance(head, frames.Hello) else _subject(rights, head)
     _note(rights, _act(ActKind.REFUSED, session, head, subject))
 
 
-def note_opened_stream(rights: Rights, session: Session, head: frames.OpenStream) -> None:
+def note_opened_stream(rights: Rights, session: Session, head: peer_frames.OpenStream) -> None:
     """Note that a queue manager has opened a stream."""
     _note(rights, _act(ActKind.DELIVER, session, head, head.queue))
 
@@ -76,11 +87,11 @@ def _note(rights: Rights, act: CallerAct) -> None:
     known.appendleft(told)
 
 
-def _named(rights: Rights, session: Session, head: frames.Head) -> CallerAct:
+def _named(rights: Rights, session: Session, head: Head) -> CallerAct:
     return _act(ActKind.MANAGE, session, head, _subject(rights, head))
 
 
-def _create(rights: Rights, session: Session, head: frames.CreateQueue) -> CallerAct | None:
+def _create(rights: Rights, session: Session, head: queue_frames.CreateQueue) -> CallerAct | None:
     """Making sure that a queue is there changes nothing if it is."""
     known = rights.context.state.queues.find(parse_queue_address(head.name).local_name)
     return None if known is not None else _named(rights, session, head)
@@ -90,7 +101,7 @@ def _peer(_rights: Rights, session: Session, head: _ToPeer) -> CallerAct:
     return _act(ActKind.MANAGE, session, head, head.address)
 
 
-def _backup(_rights: Rights, session: Session, head: frames.Head) -> CallerAct:
+def _backup(_rights: Rights, session: Session, head: Head) -> CallerAct:
     return _act(ActKind.KEEP, session, head, "")
 
 
@@ -108,7 +119,7 @@ def _act(kind: ActKind, session: Session, head: object, subject: str) -> CallerA
 
 def _subject(rights: Rights, head: object) -> str:
     """The queue or token that a frame names, or the queue of which it has the number."""
-    if isinstance(head, frames.CreateToken | frames.RevokeToken):
+    if isinstance(head, token_frames.CreateToken | token_frames.RevokeToken):
         return caller_name("token", head.name)
     named, numbered = getattr(head, "name", ""), getattr(head, "queue", 0)
     if isinstance(numbered, str):
@@ -119,26 +130,26 @@ def _subject(rights: Rights, head: object) -> str:
     return str(seen_from_here(rights.context, named)) if named else ""
 
 
-OF_CLIENTS: Final[dict[type[frames.Head], Row]] = {
-    frames.CreateQueue: _create,
-    frames.DeleteQueue: _named,
-    frames.PurgeQueue: _named,
-    frames.PauseQueue: _named,
-    frames.SetQuota: _named,
-    frames.ResolveOutgoing: _named,
-    frames.CreateToken: _named,
-    frames.RevokeToken: _named,
-    frames.AcceptPeer: _peer,
-    frames.ForgetPeer: _peer,
+OF_CLIENTS: Final[dict[type[Head], Row]] = {
+    queue_frames.CreateQueue: _create,
+    queue_frames.DeleteQueue: _named,
+    queue_frames.PurgeQueue: _named,
+    queue_frames.PauseQueue: _named,
+    queue_frames.SetQuota: _named,
+    queue_frames.ResolveOutgoing: _named,
+    token_frames.CreateToken: _named,
+    token_frames.RevokeToken: _named,
+    queue_frames.AcceptPeer: _peer,
+    queue_frames.ForgetPeer: _peer,
     backup_frames.Backup: _backup,
-    frames.Receive: _reads,
-    frames.ReceiveTransaction: _reads,
-    frames.LargeReceive: _reads,
-    frames.LargeList: _reads,
-    frames.MeasureRange: _reads,
-    frames.ReadRange: _reads,
-    frames.ReadPart: _reads,
+    message_frames.Receive: _reads,
+    message_frames.ReceiveTransaction: _reads,
+    large_frames.LargeReceive: _reads,
+    large_frames.LargeList: _reads,
+    range_frames.MeasureRange: _reads,
+    range_frames.ReadRange: _reads,
+    large_frames.ReadPart: _reads,
     file_frames.CopyPart: _reads,
-    frames.Move: _reads,
+    message_frames.Move: _reads,
 }
 """By request of a client."""

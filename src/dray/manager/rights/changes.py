@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from dray.errors import DrayError
 from dray.manager.rights.queues import may_deliver, require
 from dray.model.access import Access, Verb
-from dray.wire.frames import LargeReceive, Receive
+from dray.wire.large_frames import LargeReceive
+from dray.wire.message_frames import Receive
 
 if TYPE_CHECKING:
     from dray.manager.queue import StoredQueue

@@ -13,7 +13,7 @@ from dray.manager.facts import NumbersLeased
 from dray.model.access_info import AccessInfo, SessionInfo
 from dray.model.leases import Leases
 from dray.model.limits import ACTS_REMEMBERED_MAX, NUMBERS_LEASED, SESSIONS_SHOWN_MAX
-from dray.wire.frames import AccessState, DescribeAccess
+from dray.wire.token_frames import AccessState, DescribeAccess
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

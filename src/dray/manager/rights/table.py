@@ -32,15 +32,33 @@ from dray.model.callers import NOBODY
 from dray.model.ids import split_id
 from dray.model.limits import QUEUES_MAX
 from dray.model.names import STATUS_QUEUE, parse_queue_address
-from dray.wire import backup_frames, file_frames, frames
+from dray.wire import (
+    backup_frames,
+    batch_frames,
+    file_frames,
+    frames,
+    large_frames,
+    message_frames,
+    peer_frames,
+    queue_frames,
+    range_frames,
+    token_frames,
+    transfer_frames,
+)
+from dray.wire.head import Head
 
 if TYPE_CHECKING:
     from dray.manager.rights.rights import Rights
     from dray.manager.session import Session
 
 
-Row = Callable[["Rights", "Session", Any, memoryview], None]
-_OfQuery = frames.StageForBatch | frames.CommitBatch | frames.DescribeBatch | frames.DropStaged
+Row = Callable[["Rights", "Session", Any], None]
+_OfQuery = (
+    batch_frames.StageForBatch
+    | batch_frames.CommitBatch
+    | batch_frames.DescribeBatch
+    | batch_frames.DropStaged
+)
 
 
 class _AtQueue(Protocol):
@@ -58,11 +76,17 @@ class _InTransaction(Protocol):
     def transaction(self) -> int: ...
 
 
-class _Taking(_AtQueue, _InTransaction, Protocol):
-    pass
+class _Numbered(Protocol):
+    @property
+    def number(self) -> int: ...
 
 
-def check_frame(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
+class _ToTarget(Protocol):
+    @property
+    def target(self) -> int: ...
+
+
+def check_frame(rights: Rights, session: Session, head: Head, body: memoryview) -> None:
     """Refuse a frame that the caller of a session may not have decided."""
     if session.caller.owner:
         return
@@ -70,7 +94,11 @@ def check_frame(rights: Rights, session: Session, head: frames.Head, body: memor
     if row is None:
         return
     try:
-        row(rights, session, head, body)
+        row(rights, session, head)
+        if isinstance(head, message_frames.Send):
+            check_records(rights, session, head.sizes, body)
+        elif isinstance(head, file_frames.SendFile):
+            check_records(rights, session, (len(body),), body)
     except (QueueNotFound, TransactionSequence):
         # Refusals in the words of things that are not there; `AccessDenied` is noted by the turn.
         if not is_missing(rights, head):
@@ -91,13 +119,13 @@ def check_hello(rights: Rights, session: Session, role: str) -> None:
         raise denied(caller, "be a queue manager here" if role == "manager" else "do anything here")
 
 
-def _anyone(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
+def _anyone(rights: Rights, session: Session, head: Head) -> None:
     """Every caller that was let in; the answer shows only what it may see, or what is its own."""
 
 
-def _owner(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
+def _owner(rights: Rights, session: Session, head: Head) -> None:
     """No rule gives this right: the maker of a token can be any caller."""
-    del rights, head, body
+    del rights, head
     raise AccessDenied(
         f"{session.caller.name} may not use tokens: only the account that runs the queue manager"
         " can, on its Unix socket or with --data"
@@ -107,8 +135,7 @@ def _owner(rights: Rights, session: Session, head: frames.Head, body: memoryview
 def _at(verb: Verb) -> Row:
     """A right at the queue of a number."""
 
-    def row(rights: Rights, session: Session, head: _AtQueue, body: memoryview) -> None:
-        del body
+    def row(rights: Rights, session: Session, head: _AtQueue) -> None:
         require_at(rights, session, verb, head.queue)
 
     return row
@@ -117,8 +144,7 @@ def _at(verb: Verb) -> Row:
 def _named(verb: Verb) -> Row:
     """A right at the queue of a name."""
 
-    def row(rights: Rights, session: Session, head: _Named, body: memoryview) -> None:
-        del body
+    def row(rights: Rights, session: Session, head: _Named) -> None:
         require_named(rights, session, verb, head.name)
 
     return row
@@ -127,15 +153,24 @@ def _named(verb: Verb) -> Row:
 def _whole(verb: Verb) -> Row:
     """A right at the whole queue manager."""
 
-    def row(rights: Rights, session: Session, head: frames.Head, body: memoryview) -> None:
-        del head, body
+    def row(rights: Rights, session: Session, head: Head) -> None:
+        del head
         require_whole(rights, session, verb)
 
     return row
 
 
-def _create(rights: Rights, session: Session, head: frames.CreateQueue, body: memoryview) -> None:
-    del body
+def _each(*rows: Row) -> Row:
+    """All of these rights."""
+
+    def row(rights: Rights, session: Session, head: Head) -> None:
+        for each in rows:
+            each(rights, session, head)
+
+    return row
+
+
+def _create(rights: Rights, session: Session, head: queue_frames.CreateQueue) -> None:
     may, caller = rights.access.may, session.caller
     name = parse_queue_address(head.name).local_name
     known = rights.context.state.queues.find(name)
@@ -145,9 +180,8 @@ def _create(rights: Rights, session: Session, head: frames.CreateQueue, body: me
         raise denied(caller, f"create the queue {name!r}")
 
 
-def _open(rights: Rights, session: Session, head: frames.OpenQueue, body: memoryview) -> None:
+def _open(rights: Rights, session: Session, head: queue_frames.OpenQueue) -> None:
     """Seeing a queue is enough to open it; a name of which a queue is made needs more."""
-    del body
     may, caller = rights.access.may, session.caller
     address = seen_from_here(rights.context, head.name)
     queue = rights.context.state.queues.find(str(address))
@@ -167,129 +201,76 @@ def _open(rights: Rights, session: Session, head: frames.OpenQueue, body: memory
         require_destination(rights, session, head.name)
 
 
-def _quota(rights: Rights, session: Session, head: frames.SetQuota, body: memoryview) -> None:
-    del body
+def _quota(rights: Rights, session: Session, head: queue_frames.SetQuota) -> None:
     if head.name:
         require_named(rights, session, Verb.MANAGE, head.name)
     else:
         require_whole(rights, session, Verb.MANAGE)
 
 
-def _send(rights: Rights, session: Session, head: frames.Send, body: memoryview) -> None:
+def _send(rights: Rights, session: Session, head: message_frames.Send) -> None:
     require_at(rights, session, Verb.SEND, head.queue)
     if head.transaction:
         own_number(rights, session, head.transaction)
-    check_records(rights, session, head.sizes, body)
 
 
-def _send_file(
-    rights: Rights, session: Session, head: file_frames.SendFile, body: memoryview
-) -> None:
-    require_at(rights, session, Verb.SEND, head.queue)
-    own_number(rights, session, head.transaction)
-    check_records(rights, session, (len(body),), body)
-
-
-def _own_transaction(
-    rights: Rights, session: Session, head: _InTransaction, body: memoryview
-) -> None:
-    del body
+def _own_transaction(rights: Rights, session: Session, head: _InTransaction) -> None:
     own_number(rights, session, head.transaction)
 
 
-def _reserve(rights: Rights, session: Session, head: frames.Reserve, body: memoryview) -> None:
-    del body
-    require_at(rights, session, Verb.SEND, head.queue)
-    own_number(rights, session, head.transaction)
+def _own_transaction_or_none(rights: Rights, session: Session, head: _InTransaction) -> None:
+    if head.transaction:
+        own_number(rights, session, head.transaction)
+
+
+def _own_number(rights: Rights, session: Session, head: _Numbered) -> None:
+    own_number(rights, session, head.number)
+
+
+def _at_target(rights: Rights, session: Session, head: _ToTarget) -> None:
+    require_at(rights, session, Verb.SEND, head.target)
 
 
 def _receive(
     rights: Rights,
     session: Session,
-    head: frames.Receive | frames.LargeReceive,
-    body: memoryview,
+    head: message_frames.Receive | large_frames.LargeReceive,
 ) -> None:
-    del body
-    looks = head.peek and not (isinstance(head, frames.LargeReceive) and head.reject)
+    looks = head.peek and not (isinstance(head, large_frames.LargeReceive) and head.reject)
     require_at(rights, session, Verb.PEEK if looks else Verb.RECEIVE, head.queue)
     if head.transaction and not head.peek:
         own_number(rights, session, head.transaction)
-    if isinstance(head, frames.LargeReceive):
+    if isinstance(head, large_frames.LargeReceive):
         require_status_queue(rights, session, head.status_queue)
 
 
-def _move_large(rights: Rights, session: Session, head: frames.LargeMove, body: memoryview) -> None:
-    del body
+def _move_large(rights: Rights, session: Session, head: large_frames.LargeMove) -> None:
     require_at(rights, session, Verb.RECEIVE, head.queue)
     if not head.unreadable:
         require_at(rights, session, Verb.SEND, head.target)
     require_status_queue(rights, session, head.status_queue)
 
 
-def _move(rights: Rights, session: Session, head: frames.Move, body: memoryview) -> None:
-    del body
-    require_at(rights, session, Verb.RECEIVE, head.queue)
-    require_at(rights, session, Verb.SEND, head.target)
-    if head.transaction:
-        own_number(rights, session, head.transaction)
-
-
-def _move_messages(
-    rights: Rights, session: Session, head: frames.MoveMessages, body: memoryview
-) -> None:
-    del body
-    require_at(rights, session, Verb.RECEIVE, head.queue)
-    require_at(rights, session, Verb.SEND, head.target)
-    own_number(rights, session, head.number)
-
-
-def _taking(rights: Rights, session: Session, head: _Taking, body: memoryview) -> None:
-    del body
-    require_at(rights, session, Verb.RECEIVE, head.queue)
-    if head.transaction:
-        own_number(rights, session, head.transaction)
-
-
-def _upload(rights: Rights, session: Session, head: frames.UploadBegin, body: memoryview) -> None:
-    del body
-    require_at(rights, session, Verb.SEND, head.queue)
-    own_number(rights, session, head.number)
-
-
-def _mark(
-    rights: Rights,
-    session: Session,
-    head: frames.UploadMark | frames.UploadRead,
-    body: memoryview,
-) -> None:
-    del body
-    own_number(rights, session, head.number)
-
-
-def _outcome(rights: Rights, session: Session, head: frames.Outcome, body: memoryview) -> None:
+def _outcome(rights: Rights, session: Session, head: message_frames.Outcome) -> None:
     """Asking ends a transaction that has not begun, so nobody asks about one of another caller."""
-    del body
     own_outcome(rights, session, head.transaction_id)
 
 
 def _sequence(
     rights: Rights,
     session: Session,
-    head: frames.UploadResume | frames.UploadDrop,
-    body: memoryview,
+    head: large_frames.UploadResume | large_frames.UploadDrop,
 ) -> None:
-    del body
     own_sequence(rights, session, head.sequence_id)
 
 
 def _batch(
     rights: Rights,
     session: Session,
-    head: frames.CommitBatch | frames.DropStaged,
-    body: memoryview,
+    head: batch_frames.CommitBatch | batch_frames.DropStaged,
 ) -> None:
     """Rows belong to the caller whose tasks staged them, and a query to one caller."""
-    _query(rights, session, head, body)
+    _query(rights, session, head)
     prepared = rights.context.state.prepared
     if rights.context.state.batch_outcomes.owner(head.query) is None:
         # Until its first commit a query belongs to the caller that staged rows for it first.
@@ -304,18 +285,12 @@ def _batch(
         fact = prepared.get(number) if manager == rights.context.state.manager_id else None
         if isinstance(fact, BatchStaged):
             _require_own_query(rights, session, head.query, fact.caller)
-    if isinstance(head, frames.CommitBatch):
+    if isinstance(head, batch_frames.CommitBatch):
         own_number(rights, session, head.transaction)
 
 
-def _stage(rights: Rights, session: Session, head: frames.StageForBatch, body: memoryview) -> None:
-    own_number(rights, session, head.transaction)
-    _query(rights, session, head, body)
-
-
-def _query(rights: Rights, session: Session, head: _OfQuery, body: memoryview) -> None:
+def _query(rights: Rights, session: Session, head: _OfQuery) -> None:
     """A query belongs to the caller that committed its first batch."""
-    del body
     owner = rights.context.state.batch_outcomes.owner(head.query)
     _require_own_query(rights, session, head.query, owner)
 
@@ -328,12 +303,11 @@ def _require_own_query(rights: Rights, session: Session, query: str, owner: str 
         )
 
 
-def _box(rights: Rights, session: Session, head: frames.AttachBox, body: memoryview) -> None:
+def _box(rights: Rights, session: Session, head: transfer_frames.AttachBox) -> None:
     """A box is attached on the way to a queue that the caller sees, or may forward to.
 
     A session detaches only its own boxes.
     """
-    del body
     address = seen_from_here(rights.context, head.queue)
     if head.attached and address.remote:
         require_host(rights, session, address)
@@ -341,9 +315,8 @@ def _box(rights: Rights, session: Session, head: frames.AttachBox, body: memoryv
         require_seen(rights, session, address.local_name)
 
 
-def _post(rights: Rights, session: Session, head: frames.Post, body: memoryview) -> None:
+def _post(rights: Rights, session: Session, head: transfer_frames.Post) -> None:
     """The name of a box is a secret of the two programs; reaching its queue needs `forward`."""
-    del body
     if head.queue and head.queue not in session.posts_to:
         address = seen_from_here(rights.context, head.queue)
         if address.remote:
@@ -353,78 +326,81 @@ def _post(rights: Rights, session: Session, head: frames.Post, body: memoryview)
         session.posts_to.add(head.queue)
 
 
-RIGHTS_OF_CLIENTS: Final[dict[type[frames.Head], Row]] = {
+_TAKING: Final = _each(_at(Verb.RECEIVE), _own_transaction_or_none)
+_SENDING_IN_TRANSACTION: Final = _each(_at(Verb.SEND), _own_transaction)
+
+RIGHTS_OF_CLIENTS: Final[dict[type[Head], Row]] = {
     frames.Lease: _anyone,
-    frames.CreateQueue: _create,
-    frames.OpenQueue: _open,
-    frames.DescribeQueue: _named(Verb.SEE),
-    frames.ListQueues: _anyone,
-    frames.Describe: _anyone,
-    frames.DeleteQueue: _named(Verb.MANAGE),
-    frames.PurgeQueue: _at(Verb.MANAGE),
-    frames.PauseQueue: _named(Verb.MANAGE),
-    frames.SetQuota: _quota,
-    frames.ListPeers: _whole(Verb.MANAGE),
-    frames.DescribeAccess: _whole(Verb.MANAGE),
-    frames.AcceptPeer: _whole(Verb.MANAGE),
-    frames.ForgetPeer: _whole(Verb.MANAGE),
-    frames.CreateToken: _owner,
-    frames.ListTokens: _owner,
-    frames.RevokeToken: _owner,
-    frames.ResolveOutgoing: _named(Verb.MANAGE),
+    queue_frames.CreateQueue: _create,
+    queue_frames.OpenQueue: _open,
+    queue_frames.DescribeQueue: _named(Verb.SEE),
+    queue_frames.ListQueues: _anyone,
+    queue_frames.Describe: _anyone,
+    queue_frames.DeleteQueue: _named(Verb.MANAGE),
+    queue_frames.PurgeQueue: _at(Verb.MANAGE),
+    queue_frames.PauseQueue: _named(Verb.MANAGE),
+    queue_frames.SetQuota: _quota,
+    queue_frames.ListPeers: _whole(Verb.MANAGE),
+    token_frames.DescribeAccess: _whole(Verb.MANAGE),
+    queue_frames.AcceptPeer: _whole(Verb.MANAGE),
+    queue_frames.ForgetPeer: _whole(Verb.MANAGE),
+    token_frames.CreateToken: _owner,
+    token_frames.ListTokens: _owner,
+    token_frames.RevokeToken: _owner,
+    queue_frames.ResolveOutgoing: _named(Verb.MANAGE),
     backup_frames.Backup: _whole(Verb.KEEP),
     backup_frames.BackupRead: _whole(Verb.KEEP),
-    frames.Send: _send,
-    file_frames.SendFile: _send_file,
-    frames.Reserve: _reserve,
-    frames.Commit: _own_transaction,
-    frames.Abort: _own_transaction,
-    frames.Prepare: _own_transaction,
-    frames.SettlePrepared: _anyone,
-    frames.StageForBatch: _stage,
-    frames.CommitBatch: _batch,
-    frames.DropStaged: _batch,
-    frames.DescribeBatch: _query,
-    frames.ListPrepared: _anyone,
-    frames.Outcome: _outcome,
-    frames.Receive: _receive,
-    frames.ReceiveTransaction: _taking,
-    frames.Settle: _taking,
-    frames.Move: _move,
-    frames.MoveMessages: _move_messages,
-    frames.Reject: _taking,
-    frames.ReadPart: _at(Verb.PEEK),
+    message_frames.Send: _send,
+    file_frames.SendFile: _SENDING_IN_TRANSACTION,
+    message_frames.Reserve: _SENDING_IN_TRANSACTION,
+    message_frames.Commit: _own_transaction,
+    message_frames.Abort: _own_transaction,
+    message_frames.Prepare: _own_transaction,
+    message_frames.SettlePrepared: _anyone,
+    batch_frames.StageForBatch: _each(_own_transaction, _query),
+    batch_frames.CommitBatch: _batch,
+    batch_frames.DropStaged: _batch,
+    batch_frames.DescribeBatch: _query,
+    message_frames.ListPrepared: _anyone,
+    message_frames.Outcome: _outcome,
+    message_frames.Receive: _receive,
+    message_frames.ReceiveTransaction: _TAKING,
+    message_frames.Settle: _TAKING,
+    message_frames.Move: _each(_at(Verb.RECEIVE), _at_target, _own_transaction_or_none),
+    message_frames.MoveMessages: _each(_at(Verb.RECEIVE), _at_target, _own_number),
+    message_frames.Reject: _TAKING,
+    large_frames.ReadPart: _at(Verb.PEEK),
     file_frames.CopyPart: _at(Verb.PEEK),
-    frames.MeasureRange: _at(Verb.PEEK),
-    frames.ReadRange: _at(Verb.PEEK),
-    frames.LargeList: _at(Verb.PEEK),
-    frames.LargeReceive: _receive,
-    frames.PartDamaged: _at(Verb.RECEIVE),
-    frames.LargeMove: _move_large,
-    frames.UploadBegin: _upload,
-    frames.UploadMark: _mark,
-    frames.UploadResume: _sequence,
-    frames.UploadDrop: _sequence,
-    frames.UploadRead: _mark,
-    frames.ListUploads: _at(Verb.SEND),
-    frames.AttachBox: _box,
-    frames.Post: _post,
-    frames.Credit: _anyone,
+    range_frames.MeasureRange: _at(Verb.PEEK),
+    range_frames.ReadRange: _at(Verb.PEEK),
+    large_frames.LargeList: _at(Verb.PEEK),
+    large_frames.LargeReceive: _receive,
+    large_frames.PartDamaged: _at(Verb.RECEIVE),
+    large_frames.LargeMove: _move_large,
+    large_frames.UploadBegin: _each(_at(Verb.SEND), _own_number),
+    large_frames.UploadMark: _own_number,
+    large_frames.UploadResume: _sequence,
+    large_frames.UploadDrop: _sequence,
+    large_frames.UploadRead: _own_number,
+    large_frames.ListUploads: _at(Verb.SEND),
+    transfer_frames.AttachBox: _box,
+    transfer_frames.Post: _post,
+    transfer_frames.Credit: _anyone,
 }
 """By request of a client. Handlers of `_anyone` limit the answer to what is the caller's own."""
 
-RIGHTS_OF_MANAGERS: Final[dict[type[frames.Head], Row]] = {
-    frames.OpenStream: _anyone,
-    frames.Data: _anyone,
-    frames.Ahead: _anyone,
-    frames.AheadDropped: _anyone,
-    frames.Passed: _anyone,
-    frames.EndStream: _anyone,
-    frames.ConfirmationsAcked: _anyone,
-    frames.RepairAnswer: _anyone,
-    frames.AttachBox: _box,
-    frames.Post: _post,
-    frames.Credit: _anyone,
+RIGHTS_OF_MANAGERS: Final[dict[type[Head], Row]] = {
+    peer_frames.OpenStream: _anyone,
+    peer_frames.Data: _anyone,
+    peer_frames.Ahead: _anyone,
+    peer_frames.AheadDropped: _anyone,
+    peer_frames.Passed: _anyone,
+    peer_frames.EndStream: _anyone,
+    peer_frames.ConfirmationsAcked: _anyone,
+    peer_frames.RepairAnswer: _anyone,
+    transfer_frames.AttachBox: _box,
+    transfer_frames.Post: _post,
+    transfer_frames.Credit: _anyone,
 }
 """By frame of a manager. Its handler refuses a stream (`arrivals.py`), for the source must be told;
 the other frames count only for streams that are open."""

@@ -12,7 +12,8 @@ from dray.manager.rights.changes import change_access
 from dray.model.callers import NOBODY, Caller, caller_name
 from dray.model.limits import TOKENS_MAX
 from dray.model.tokens import TokenInfo, digest_of_token
-from dray.wire.frames import CreateToken, Done, ListTokens, RevokeToken, TokenList
+from dray.wire.frames import Done
+from dray.wire.token_frames import CreateToken, ListTokens, RevokeToken, TokenList
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

@@ -10,7 +10,7 @@ from dray.manager.queue import ORDER_QUEUE, QueueTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dray.wire.frames import StreamRefused, StreamState
+    from dray.wire.peer_frames import StreamRefused, StreamState
 
 
 class Awaiting:

@@ -25,7 +25,7 @@ from dray.delivery.events import LinkLost
 from dray.manager.entries import ORDINAL_MAX, SentAhead, Staged
 from dray.manager.events import LinkSend
 from dray.model.classes import Part
-from dray.wire.frames import Ahead, AheadDropped, AheadKept
+from dray.wire.peer_frames import Ahead, AheadDropped, AheadKept
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

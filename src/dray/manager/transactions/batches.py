@@ -36,7 +36,8 @@ from dray.model.limits import (
     STAGED_AGE_S_MAX,
     TRANSACTION_OPERATIONS_MAX,
 )
-from dray.wire.frames import BatchIs, CommitBatch, DescribeBatch, Done, DropStaged, StageForBatch
+from dray.wire.batch_frames import BatchIs, CommitBatch, DescribeBatch, DropStaged, StageForBatch
+from dray.wire.frames import Done
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,14 +31,9 @@ from dray.model.classes import Part
 from dray.model.ids import split_id
 from dray.model.limits import OPEN_TRANSACTIONS_TOLD_MAX, PREPARED_SHARE, STAGED_MAX
 from dray.model.queue import OpenTransactionInfo
-from dray.wire.frames import (
-    Done,
-    ListPrepared,
-    Prepare,
-    PreparedList,
-    SettlePrepared,
-    StageForBatch,
-)
+from dray.wire.batch_frames import StageForBatch
+from dray.wire.frames import Done
+from dray.wire.message_frames import ListPrepared, Prepare, PreparedList, SettlePrepared
 from dray.wire.record import WANTS_ACKNOWLEDGMENTS
 
 if TYPE_CHECKING:

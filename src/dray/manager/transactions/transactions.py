@@ -34,7 +34,9 @@ from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import MESSAGE_NUMBER_MAX
-from dray.wire.frames import Abort, Commit, Done, Prepare, StageForBatch
+from dray.wire.batch_frames import StageForBatch
+from dray.wire.frames import Done
+from dray.wire.message_frames import Abort, Commit, Prepare
 
 
 class Transactions:

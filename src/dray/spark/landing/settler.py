@@ -12,7 +12,10 @@ from dray.errors import LargeMessageHole, MessageNotFound
 from dray.spark.managers import Managers, patiently
 from dray.spark.source.large import opened_in
 from dray.spark.source.ranges import first_after
-from dray.wire.frames import Done, LargeFound, LargeReceive, SelectBySequence, Settle
+from dray.wire.frames import Done
+from dray.wire.large_frames import LargeFound, LargeReceive
+from dray.wire.message_frames import Settle
+from dray.wire.selections import SelectBySequence
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

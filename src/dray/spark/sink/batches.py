@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from dray.client.connections.threads import run
 from dray.spark.managers import patiently
-from dray.wire.frames import BatchIs, CommitBatch, DescribeBatch, Done, DropStaged
+from dray.wire.batch_frames import BatchIs, CommitBatch, DescribeBatch, DropStaged
+from dray.wire.frames import Done
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

@@ -27,13 +27,13 @@ from dray.spark.source.offsets import (
 )
 from dray.spark.source.options import RANGES
 from dray.spark.source.ranges import first_message, measure, warn_of_claim
-from dray.wire.frames import RangePiece
+from dray.wire.range_frames import RangePiece
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
     from dray.model.queue import QueueInfo
     from dray.spark.source.options import Options
-    from dray.wire.frames import LargeEntry
+    from dray.wire.large_frames import LargeEntry
 
 logger = logging.getLogger(__name__)
 

@@ -18,19 +18,13 @@ import pyarrow.compute as pc
 
 from dray.errors import ProtocolError
 from dray.spark.schema import MESSAGES, spark_arrow
-from dray.wire.frames import (
-    FOLLOWING_MAX,
-    MARK_FIRST,
-    MARK_LARGE,
-    MARK_LAST,
-    RANGE_ROW,
-    ROW_ORDINAL_BITS,
-)
+from dray.wire.message_frames import FOLLOWING_MAX, MARK_FIRST, MARK_LARGE, MARK_LAST
+from dray.wire.range_frames import RANGE_ROW, ROW_ORDINAL_BITS
 from dray.wire.record import HEADER_BYTES, MAGIC, VERSION, read_header, read_properties
 
 if TYPE_CHECKING:
     from dray.spark.source.offsets import QueuePlace
-    from dray.wire.frames import RangeRead
+    from dray.wire.range_frames import RangeRead
 
 _ROW = np.dtype(
     [

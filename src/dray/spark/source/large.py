@@ -18,14 +18,8 @@ from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.spark.positions import Range, ranges_of
 from dray.spark.schema import TAKEN
 from dray.spark.source.ranges import first_message
-from dray.wire.frames import (
-    LargeEntry,
-    LargeFound,
-    LargeList,
-    LargeListed,
-    LargeReceive,
-    SelectBySequence,
-)
+from dray.wire.large_frames import LargeEntry, LargeFound, LargeList, LargeListed, LargeReceive
+from dray.wire.selections import SelectBySequence
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue

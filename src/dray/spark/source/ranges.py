@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dray.client.calls.requests import ANSWER_GRACE_S
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
 from dray.spark.source.columns import MessageColumns
-from dray.wire.frames import MeasureRange, RangeMeasured, RangeRead, ReadRange
+from dray.wire.range_frames import MeasureRange, RangeMeasured, RangeRead, ReadRange
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue

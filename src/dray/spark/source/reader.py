@@ -45,7 +45,7 @@ from dray.spark.source.offsets import (
 )
 from dray.spark.source.options import RANGES, Options
 from dray.spark.source.ranges import is_there, pages
-from dray.wire.frames import LargeEntry
+from dray.wire.large_frames import LargeEntry
 
 _ROWS_AT_ONCE = 256
 _LENDING = "dray+unix:"

@@ -15,7 +15,10 @@ from dray.daemon.limits import INTAKE_SMALL_BYTES_MAX
 from dray.errors import ConnectionLost, DrayError, Misuse, StorePoisoned
 from dray.manager.events import Request, SessionClosed
 from dray.wire.file_frames import Copied, CopyPart, SendFile
-from dray.wire.frames import Abort, Commit, Describe, Done, Failed, Lease, Range, ReadPart, Send
+from dray.wire.frames import Done, Failed, Lease
+from dray.wire.large_frames import Range, ReadPart
+from dray.wire.message_frames import Abort, Commit, Send
+from dray.wire.queue_frames import Describe
 from dray.wire.stream import Frame
 from tests.unit.daemon.conftest import EchoDaemon
 

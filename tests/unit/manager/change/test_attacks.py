@@ -11,7 +11,7 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.store.kinds import file_name
 from dray.testing.keyed_manager import id_named
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames, peer_frames, queue_frames
 from dray.wire.stream import Frame
 from tests.inspection import look_into
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
@@ -21,7 +21,7 @@ from tests.unit.manager.requests.test_large_messages import send_large, take_lar
 
 
 def prepare(caller: Caller, transaction: int, sends: int) -> str:
-    caller.call(frames.Prepare(transaction, sends))
+    caller.call(message_frames.Prepare(transaction, sends))
     return f"{caller.driver.manager_id}\\{transaction}"
 
 
@@ -38,9 +38,9 @@ def test_a_queue_that_a_prepared_transaction_uses_cannot_be_deleted(
     driver.crash()
     caller = driver.session()
     with pytest.raises(errors.Misuse, match="prepared transaction"):
-        caller.call(frames.DeleteQueue("orders"))
-    caller.call(frames.SettlePrepared(name, commit=True))
-    caller.call(frames.DeleteQueue("orders"))
+        caller.call(queue_frames.DeleteQueue("orders"))
+    caller.call(message_frames.SettlePrepared(name, commit=True))
+    caller.call(queue_frames.DeleteQueue("orders"))
     assert driver.store.live_bytes == 0
 
 
@@ -54,7 +54,7 @@ def test_deleting_a_queue_tells_of_what_was_held_and_the_holder_cannot_commit(
     caller.send(queue, asking(b"a", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction)
-    caller.call(frames.DeleteQueue("orders"))
+    caller.call(queue_frames.DeleteQueue("orders"))
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.NACK_Q_DELETED]
     assert dead(caller) == [(MessageClass.NACK_Q_DELETED, b"a")]
     with pytest.raises(errors.TransactionAborted, match="has been deleted"):
@@ -71,10 +71,10 @@ def test_deleting_a_queue_tells_of_what_was_in_its_sub_queues_and_of_who_waits_t
     retry = caller.open("orders;retry")
     caller.send(queue, Message(body=b"moved", use_dead_letter_queue=True))
     envelopes, _ = caller.receive(queue, peek=True)
-    caller.call(frames.Move(queue, envelopes[0].lookup_id, retry, 0))
+    caller.call(message_frames.Move(queue, envelopes[0].lookup_id, retry, 0))
     other = caller.open("orders;other")
-    waiting = caller.ask(frames.Receive(other, 0, None))
-    caller.call(frames.DeleteQueue("orders"))
+    waiting = caller.ask(message_frames.Receive(other, 0, None))
+    caller.call(queue_frames.DeleteQueue("orders"))
     assert dead(caller) == [(MessageClass.NACK_Q_DELETED, b"moved")]
     assert caller.answers(waiting)[0].head.error == "queue-not-found"
 
@@ -85,8 +85,8 @@ def test_a_move_to_a_sub_queue_that_was_deleted_meanwhile_is_undone(driver: Mana
     retry, transaction = caller.open("orders;retry"), caller.number_for()
     caller.send(queue, Message(body=b"a"))
     envelopes, _ = caller.receive(queue, peek=True)
-    caller.call(frames.Move(queue, envelopes[0].lookup_id, retry, transaction))
-    caller.call(frames.DeleteQueue("orders;retry"))
+    caller.call(message_frames.Move(queue, envelopes[0].lookup_id, retry, transaction))
+    caller.call(queue_frames.DeleteQueue("orders;retry"))
     with pytest.raises(errors.TransactionAborted):
         caller.commit(transaction, 0)
     assert caller.receive(queue)[1] == [b"a"]
@@ -103,7 +103,7 @@ def test_acknowledgments_go_to_no_queue_that_nobody_may_send_to(
     caller.open("orders;retry")
     asked = Acknowledge.POSITIVE_ARRIVAL
     caller.send(queue, Message(acknowledge=asked, administration_queue=name))
-    assert caller.call(frames.DescribeQueue(name)).info.message_count == 0
+    assert caller.call(queue_frames.DescribeQueue(name)).info.message_count == 0
     told = [str(each) for each in driver.manager.notices()]
     assert any("no acknowledgment message can be sent" in each for each in told)
 
@@ -144,7 +144,7 @@ def test_no_stream_leads_into_a_queue_that_nobody_may_send_to(
     remote = ADDRESS.replace("orders", name)
     caller.send(caller.open(remote), Message(body=b"a", use_dead_letter_queue=True))
     pair.deliver()
-    assert receiver.call(frames.DescribeQueue(name)).info.message_count == 0
+    assert receiver.call(queue_frames.DescribeQueue(name)).info.message_count == 0
     assert dead(caller) == [(MessageClass.NACK_ACCESS_DENIED, b"a")]
 
 
@@ -156,7 +156,7 @@ def test_a_stream_that_is_not_open_on_its_connection_is_no_missing_queue(
     queue = caller.open(ADDRESS)
     caller.send(queue, Message(body=b"a"))
     pair.deliver(upto=4)
-    refusal = frames.StreamRefused(queue, "stream-not-open", "not open here")
+    refusal = peer_frames.StreamRefused(queue, "stream-not-open", "not open here")
     pair.source.turn(LinkFrame(PEER, Frame(refusal, 0, memoryview(b""))))
     pair.source.advance(30.0)
     pair.deliver()
@@ -173,7 +173,7 @@ def test_what_was_delivered_before_its_queue_was_deleted_is_not_called_undeliver
     pair.deliver(upto=5)
     assert bodies_at_destination(pair) == [b"received"]
     pair.cut()
-    pair.destination.session().call(frames.DeleteQueue("orders"))
+    pair.destination.session().call(queue_frames.DeleteQueue("orders"))
     caller.send(queue, Message(body=b"late", use_dead_letter_queue=True))
     pair.source.advance(10.0)
     pair.deliver()
@@ -225,7 +225,7 @@ def test_every_part_of_a_rejected_large_message_is_a_dead_letter_at_its_source(
     """R87: the receiver rejects it by one of its parts."""
     caller = send_seven_parts(pair)
     receiver, orders, taking, part = take_seven_parts(pair)
-    receiver.call(frames.Reject(orders, part, taking))
+    receiver.call(message_frames.Reject(orders, part, taking))
     receiver.commit(taking, 0)
     pair.deliver()
     assert parts_dead(caller) == [MessageClass.NACK_RECEIVE_REJECTED] * 7
@@ -242,7 +242,7 @@ def test_a_part_that_was_damaged_at_its_destination_is_a_dead_letter_at_its_sour
     with path.open("r+b") as file:
         file.seek(extent.offset + extent.length - 1)
         file.write(b"\xff")
-    assert receiver.call(frames.PartDamaged(orders, part)) == frames.Done(1)
+    assert receiver.call(large_frames.PartDamaged(orders, part)) == frames.Done(1)
     pair.deliver()
     assert parts_dead(caller) == [MessageClass.NACK_RECEIVE_REJECTED]
 
@@ -269,7 +269,7 @@ def test_what_was_purged_while_held_does_not_come_back_after_a_crash(driver: Man
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=b"purged", use_dead_letter_queue=True))
     caller.receive(queue, transaction=transaction)
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     driver.crash()
     caller = driver.session()
     with pytest.raises(errors.ReceiveTimeout):
@@ -297,13 +297,13 @@ def test_nobody_takes_what_only_the_manager_may_take(driver: ManagerDriver, name
     if name == ADDRESS:
         caller.send(queue, Message(body=b"a"), Message(body=b"b"))
     for head in (
-        frames.Receive(queue, 0, 0.0),
-        frames.Settle(queue, 1 << 40, 0),
-        frames.ReceiveTransaction(queue, caller.number_for(), 0.0),
+        message_frames.Receive(queue, 0, 0.0),
+        message_frames.Settle(queue, 1 << 40, 0),
+        message_frames.ReceiveTransaction(queue, caller.number_for(), 0.0),
     ):
         with pytest.raises(errors.AccessDenied):
             caller.call(head)
-    assert caller.call(frames.DescribeQueue(name)).info.message_count == 2 * (name == ADDRESS)
+    assert caller.call(queue_frames.DescribeQueue(name)).info.message_count == 2 * (name == ADDRESS)
 
 
 def test_what_may_have_arrived_is_not_purged_from_its_outgoing_queue(
@@ -315,17 +315,17 @@ def test_what_may_have_arrived_is_not_purged_from_its_outgoing_queue(
     caller.send(queue, Message(body=b"received", use_dead_letter_queue=True))
     pair.deliver(upto=5)
     assert bodies_at_destination(pair) == [b"received"]
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     pair.deliver()
     assert dead(caller) == []
-    assert caller.call(frames.DescribeQueue(ADDRESS)).info.message_count == 0
+    assert caller.call(queue_frames.DescribeQueue(ADDRESS)).info.message_count == 0
 
 
 @pytest.mark.parametrize("number", [-1, 0, 1 << 63])
 def test_a_number_out_of_bounds_begins_no_transaction(driver: ManagerDriver, number: int) -> None:
     caller = driver.session()
     queue = caller.create("orders")
-    (answer,) = caller.answers(caller.ask(frames.UploadBegin(queue, number, 100, b"")))
+    (answer,) = caller.answers(caller.ask(large_frames.UploadBegin(queue, number, 100, b"")))
     assert answer.head.error == "invalid-argument"
     caller.driver.turn(SessionClosed(caller.number))
     assert not look_into(driver.manager).transactions
@@ -336,6 +336,6 @@ def test_whoever_calls_a_part_damaged_that_nobody_holds_changes_nothing(
 ) -> None:
     caller = driver.session()
     queue = caller.create("orders")
-    caller.ask(frames.Reserve(queue, 0, 18))
+    caller.ask(message_frames.Reserve(queue, 0, 18))
     for lookup_id in (-1, 0, 1, 1 << 40):
-        assert caller.call(frames.PartDamaged(queue, lookup_id)) == frames.Done(0)
+        assert caller.call(large_frames.PartDamaged(queue, lookup_id)) == frames.Done(0)

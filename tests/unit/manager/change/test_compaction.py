@@ -122,7 +122,7 @@ def test_files_that_hold_little_are_emptied_once_room_was_refused(tmp_path, monk
 
 
 def _at(lookup_id: int):
-    from dray.wire.frames import SelectAt
+    from dray.wire.selections import SelectAt
 
     return SelectAt(lookup_id)
 

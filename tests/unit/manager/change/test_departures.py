@@ -7,7 +7,7 @@ import pytest
 from dray import errors
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from dray.wire.record import read_header, read_properties
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
@@ -20,7 +20,7 @@ def acknowledged(caller: Caller, name: str = "acks") -> list[tuple[MessageClass,
     """Class and correlation id of every acknowledgment message."""
     queue = caller.open(name)
     try:
-        head, body = caller.call_whole(frames.Receive(queue, 0, 0.0, 100))
+        head, body = caller.call_whole(message_frames.Receive(queue, 0, 0.0, 100))
     except errors.ReceiveTimeout:
         return []
     found, at = [], 0
@@ -74,7 +74,7 @@ def test_an_aborted_receive_is_neither_acknowledged_nor_dead_lettered(
     caller.send(queue, asking(b"a", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction)
-    caller.call(frames.Abort(transaction))
+    caller.call(message_frames.Abort(transaction))
     assert acknowledged(caller) == []
     assert dead(caller) == []
 
@@ -106,7 +106,7 @@ def test_expiry_of_a_held_message_waits_for_the_outcome(driver: ManagerDriver) -
     caller.receive(queue, transaction=second, max_messages=1)
     driver.advance(10.0)
     caller.commit(first, 0)
-    caller.call(frames.Abort(second))
+    caller.call(message_frames.Abort(second))
     driver.advance(0.0)
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(queue)
@@ -141,9 +141,9 @@ def test_the_source_is_told_what_became_of_its_messages(pair: Pair) -> None:  # 
     receiver.receive(orders, max_messages=1)
     transaction = receiver.number_for()
     envelopes, _ = receiver.receive(orders, transaction=transaction, max_messages=1)
-    receiver.call(frames.Reject(orders, envelopes[0].lookup_id, transaction))
+    receiver.call(message_frames.Reject(orders, envelopes[0].lookup_id, transaction))
     receiver.commit(transaction, 0)
-    receiver.call(frames.PurgeQueue(orders))
+    receiver.call(queue_frames.PurgeQueue(orders))
     pair.destination.crash()
     pair.cut()
     pair.source.advance(10.0)
@@ -225,8 +225,8 @@ def test_a_purge_of_a_held_message_waits_for_the_outcome(driver: ManagerDriver) 
     caller.send(queue, Message(body=b"held", use_dead_letter_queue=True))
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction)
-    caller.call(frames.PurgeQueue(queue))
-    caller.call(frames.Abort(transaction))
+    caller.call(queue_frames.PurgeQueue(queue))
+    caller.call(message_frames.Abort(transaction))
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(queue)
     assert dead(caller) == [(MessageClass.NACK_Q_PURGED, b"held")]
@@ -240,7 +240,7 @@ def test_a_held_message_that_is_purged_is_delivered_if_its_transaction_commits(
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, asking(b"held", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
     caller.receive(queue, transaction=transaction)
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     caller.commit(transaction, 0)
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.ACK_RECEIVE]
     assert dead(caller) == []
@@ -260,12 +260,12 @@ def test_a_purge_of_one_message_leaves_all_others_and_tells_its_sender_alone(
             if body == b"chosen":
                 chosen = id_of(driver, sent[0])
             caller.commit(transaction, 1)
-        removed = caller.call(frames.PurgeQueue(queue, chosen, 2))
+        removed = caller.call(queue_frames.PurgeQueue(queue, chosen, 2))
         assert removed.count == 1
         with pytest.raises(errors.MessageNotFound, match="nothing of message"):
-            caller.call(frames.PurgeQueue(queue, chosen, 1))
+            caller.call(queue_frames.PurgeQueue(queue, chosen, 1))
         assert caller.receive(queue, peek=True)[1] == [b"before", b"behind"]
-        assert caller.call(frames.DescribeQueue(name)).info.message_count == 2
+        assert caller.call(queue_frames.DescribeQueue(name)).info.message_count == 2
     purged = [(MessageClass.NACK_Q_PURGED, b"chosen"), (MessageClass.NACK_PURGED, b"chosen")]
     assert dead(caller) == purged
 
@@ -280,13 +280,13 @@ def test_a_purge_of_one_large_message_takes_its_parts_and_no_other(driver: Manag
         caller.send(queue, Message(body=b"between"), transaction=transaction, guarded=False)
         second = send_large(caller, queue, 3, transaction)
         caller.commit(transaction, 7)
-        removed = caller.call(frames.PurgeQueue(queue, id_of(driver, second), 1))
+        removed = caller.call(queue_frames.PurgeQueue(queue, id_of(driver, second), 1))
         assert removed.count == 5
-        removed = caller.call(frames.PurgeQueue(queue, id_of(driver, first), 2))
+        removed = caller.call(queue_frames.PurgeQueue(queue, id_of(driver, first), 2))
         assert removed.count == (3 if name == away else 4), "from its second part on"
         driver.crash()
         caller = driver.session()
-        left = caller.call(frames.DescribeQueue(name)).info.message_count
+        left = caller.call(queue_frames.DescribeQueue(name)).info.message_count
         assert left == (2 if name == away else 1)
 
 
@@ -299,7 +299,7 @@ def test_deleting_a_queue_tells_the_senders_of_what_was_in_it(driver: ManagerDri
     caller.create("acks")
     queue = caller.create("orders")
     caller.send(queue, asking(b"a", Acknowledge.NEGATIVE_RECEIVE, use_dead_letter_queue=True))
-    caller.call(frames.DeleteQueue("orders"))
+    caller.call(queue_frames.DeleteQueue("orders"))
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.NACK_Q_DELETED]
     assert dead(caller) == [(MessageClass.NACK_Q_DELETED, b"a")]
 

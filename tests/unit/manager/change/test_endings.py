@@ -7,7 +7,7 @@ import pytest
 from dray import errors
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
@@ -59,7 +59,7 @@ def test_a_message_that_was_put_back_expires_once(driver: ManagerDriver) -> None
     for _ in range(2):
         transaction = caller.number_for()
         caller.receive(queue, transaction=transaction)
-        caller.call(frames.Abort(transaction))
+        caller.call(message_frames.Abort(transaction))
     driver.advance(10.0)
     assert dead(caller) == [(MessageClass.NACK_RECEIVE_TIMEOUT, b"a")]
 
@@ -71,11 +71,11 @@ def test_arrival_is_acknowledged_though_a_crash_came_between_the_two_phases(
     caller.create("acks")
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, asking(b"a", Acknowledge.POSITIVE_ARRIVAL), transaction=transaction)
-    caller.call(frames.Prepare(transaction, 1))
+    caller.call(message_frames.Prepare(transaction, 1))
     driver.crash()
     caller = driver.session()
     transaction_id = f"{driver.manager_id}\\{transaction}"
-    caller.call(frames.SettlePrepared(transaction_id, commit=True))
+    caller.call(message_frames.SettlePrepared(transaction_id, commit=True))
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.ACK_REACH_QUEUE]
 
 
@@ -100,7 +100,7 @@ def test_what_was_sent_and_not_acknowledged_expires_in_doubt(pair: Pair) -> None
     queue = caller.open(ADDRESS)
     mortal = {"time_to_reach_queue": 5.0, "use_dead_letter_queue": True}
     caller.send(queue, Message(body=b"perhaps", **mortal))
-    while not any(isinstance(head, frames.Data) for head in pair.said):
+    while not any(isinstance(head, peer_frames.Data) for head in pair.said):
         pair.deliver(upto=1)
     pair.destination.effects.clear()
     pair.cut()

@@ -18,7 +18,7 @@ from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, HOPS_MAX
 from dray.model.message import Message
 from dray.store.heap.heap import file_name
 from dray.testing.keyed_manager import id_named
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames, queue_frames
 from dray.wire.stream import Frame
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller
@@ -59,13 +59,13 @@ class Row:
         """Send a message, and cut the line before its order ack."""
         self.there.create("orders")
         self.send(time_to_be_received=60.0)
-        while not any(isinstance(head, frames.Data) for _, _, head in self.net.said):
+        while not any(isinstance(head, peer_frames.Data) for _, _, head in self.net.said):
             self.net.step()
         self.net.block("a", "d")
 
 
 def count(caller: Caller, queue: str) -> int:
-    return caller.call(frames.DescribeQueue(queue)).info.message_count
+    return caller.call(queue_frames.DescribeQueue(queue)).info.message_count
 
 
 def expires_here(row: Row) -> None:
@@ -77,13 +77,13 @@ def expires_here(row: Row) -> None:
 
 def purged_here(row: Row) -> None:
     row.net.block("a", "d")
-    row.here.call(frames.PurgeQueue(row.send()))
+    row.here.call(queue_frames.PurgeQueue(row.send()))
 
 
 def deleted_here(row: Row) -> None:
     row.net.block("a", "d")
     row.send()
-    row.here.call(frames.DeleteQueue(row.sent_to))
+    row.here.call(queue_frames.DeleteQueue(row.sent_to))
 
 
 def expires_in_flight(row: Row) -> None:
@@ -94,14 +94,14 @@ def expires_in_flight(row: Row) -> None:
 
 def deleted_in_flight(row: Row) -> None:
     row.stop_before_the_ack()
-    row.here.call(frames.DeleteQueue(row.sent_to))
+    row.here.call(queue_frames.DeleteQueue(row.sent_to))
 
 
 def discarded(row: Row) -> None:
     row.net.block("a", "d")
     queue = look_into(row.net["a"].manager).state.queues.numbered(row.send())
     queue.stream.divergence = (1, 1)
-    row.here.call(frames.ResolveOutgoing(row.sent_to, discard=True))
+    row.here.call(queue_frames.ResolveOutgoing(row.sent_to, discard=True))
 
 
 def damage(net: Net, host: str, queue: str) -> None:
@@ -156,20 +156,20 @@ def expires_there(row: Row) -> None:
 
 
 def purged_there(row: Row) -> None:
-    row.there.call(frames.PurgeQueue(row.arrive()))
+    row.there.call(queue_frames.PurgeQueue(row.arrive()))
     row.net.deliver()
 
 
 def deleted_there(row: Row) -> None:
     row.arrive()
-    row.there.call(frames.DeleteQueue("orders"))
+    row.there.call(queue_frames.DeleteQueue("orders"))
     row.net.deliver()
 
 
 def reject(caller: Caller, queue: int) -> None:
     transaction = caller.number_for()
     envelopes, _ = caller.receive(queue, transaction=transaction)
-    caller.call(frames.Reject(queue, envelopes[0].lookup_id, transaction))
+    caller.call(message_frames.Reject(queue, envelopes[0].lookup_id, transaction))
     caller.commit(transaction, 0)
 
 
@@ -208,13 +208,13 @@ def expires_on_the_way(row: Row) -> None:
 def purged_on_the_way(row: Row) -> None:
     forwarded(row)
     between = row.net["b"].session()
-    between.call(frames.PurgeQueue(between.open(row.sent_to)))
+    between.call(queue_frames.PurgeQueue(between.open(row.sent_to)))
     row.net.deliver()
 
 
 def deleted_on_the_way(row: Row) -> None:
     forwarded(row)
-    row.net["b"].session().call(frames.DeleteQueue(row.sent_to))
+    row.net["b"].session().call(queue_frames.DeleteQueue(row.sent_to))
     row.net.deliver()
 
 
@@ -229,12 +229,12 @@ def expires_in_own(row: Row) -> None:
 
 
 def purged_in_own(row: Row) -> None:
-    row.here.call(frames.PurgeQueue(own_queue(row)))
+    row.here.call(queue_frames.PurgeQueue(own_queue(row)))
 
 
 def deleted_in_own(row: Row) -> None:
     own_queue(row)
-    row.here.call(frames.DeleteQueue("mine"))
+    row.here.call(queue_frames.DeleteQueue("mine"))
 
 
 def rejected_in_own(row: Row) -> None:
@@ -351,11 +351,11 @@ def purge_one(net: Net) -> None:
         assert net.step()
     while net.step():
         pass
-    receiver.call(frames.PurgeQueue(receiver.open("orders")))
+    receiver.call(queue_frames.PurgeQueue(receiver.open("orders")))
 
 
-def counts_said(net: Net) -> list[frames.EndCounts]:
-    return [head for _, _, head in net.said if isinstance(head, frames.EndCounts)]
+def counts_said(net: Net) -> list[peer_frames.EndCounts]:
+    return [head for _, _, head in net.said if isinstance(head, peer_frames.EndCounts)]
 
 
 def warned(net: Net, host: str = "a") -> Counter[str]:
@@ -408,7 +408,7 @@ def test_an_end_is_told_only_after_the_sync_of_its_fact_and_a_crash_before_tells
     (told,) = [
         each
         for each in net["d"].effects
-        if isinstance(getattr(each, "head", None), frames.EndCounts)
+        if isinstance(getattr(each, "head", None), peer_frames.EndCounts)
     ]
     assert told.held
     net.crash("d")
@@ -419,28 +419,28 @@ def test_an_end_is_told_only_after_the_sync_of_its_fact_and_a_crash_before_tells
 @pytest.mark.parametrize(
     "counts",
     [
-        [frames.EndCount(int(PURGED), 0)],
-        [frames.EndCount(int(PURGED), -1)],
-        [frames.EndCount(int(PURGED), 1 << 62)],
-        [frames.EndCount(int(PURGED), 1, "", HOPS_MAX)],
-        [frames.EndCount(int(PURGED), 1, "", -1)],
-        [frames.EndCount(0, 1)],
-        [frames.EndCount(0x8123, 1)],
-        [frames.EndCount(0x4000, 1)],
-        [frames.EndCount(int(MessageClass.NACK_BAD_DST_Q), 1)],
-        [frames.EndCount(0x100000 | PURGED, 1)],
-        [frames.EndCount(int(PURGED), 1)] * (END_COUNTS_MAX + 1),
+        [peer_frames.EndCount(int(PURGED), 0)],
+        [peer_frames.EndCount(int(PURGED), -1)],
+        [peer_frames.EndCount(int(PURGED), 1 << 62)],
+        [peer_frames.EndCount(int(PURGED), 1, "", HOPS_MAX)],
+        [peer_frames.EndCount(int(PURGED), 1, "", -1)],
+        [peer_frames.EndCount(0, 1)],
+        [peer_frames.EndCount(0x8123, 1)],
+        [peer_frames.EndCount(0x4000, 1)],
+        [peer_frames.EndCount(int(MessageClass.NACK_BAD_DST_Q), 1)],
+        [peer_frames.EndCount(0x100000 | PURGED, 1)],
+        [peer_frames.EndCount(int(PURGED), 1)] * (END_COUNTS_MAX + 1),
     ],
     ids=lambda counts: str(counts[0]),
 )
 def test_counts_that_cannot_be_end_the_connection_and_warn_of_nothing(
-    net: Net, counts: list[frames.EndCount]
+    net: Net, counts: list[peer_frames.EndCount]
 ) -> None:
     purge_one(net)
     net.deliver()
     warned(net)
     stream = counts_said(net)[0].stream
-    told = Frame(frames.EndCounts(stream, counts), 0, memoryview(b""))
+    told = Frame(peer_frames.EndCounts(stream, counts), 0, memoryview(b""))
     net["a"].turn(LinkFrame(peer("d"), told))
     assert warned(net) == {}
     net.deliver()
@@ -458,7 +458,7 @@ def test_counts_of_a_stream_that_is_not_its_own_are_ignored(net: Net, whose: str
         "another manager": caller.open(address("x", "orders")),
         "a queue here": caller.create("mine"),
     }[whose]
-    told = frames.EndCounts(stream, [frames.EndCount(int(PURGED), 3)])
+    told = peer_frames.EndCounts(stream, [peer_frames.EndCount(int(PURGED), 3)])
     net["a"].turn(LinkFrame(peer("d"), Frame(told, 0, memoryview(b""))))
     assert warned(net) == {}
     net.deliver()
@@ -481,8 +481,8 @@ def test_counts_go_round_no_circle_of_managers_for_ever(tmp_path: Path) -> None:
     net.deliver()
     context = look_into(net["b"].manager)
     (told,) = [each for each in counts_said(net) if each.counts[0].origin]
-    last = frames.EndCount(int(PURGED), 1, told.counts[0].origin, HOPS_MAX - 1)
-    far = Frame(frames.EndCounts(told.stream, [last]), 0, memoryview(b""))
+    last = peer_frames.EndCount(int(PURGED), 1, told.counts[0].origin, HOPS_MAX - 1)
+    far = Frame(peer_frames.EndCounts(told.stream, [last]), 0, memoryview(b""))
     net["b"].turn(LinkFrame(peer("d"), far))
     assert context.untold_ends.deadline() is None
 
@@ -499,14 +499,14 @@ def test_counts_that_wait_are_bounded_by_stream_and_kind() -> None:
     found = dict(ends.take(0.0, keys))
     assert Counter(key.source for key in found) == dict.fromkeys("abcd", END_STREAMS_MAX // 4)
     assert len(found[StreamKey("a", 1)]) == END_COUNTS_MAX
-    assert found[StreamKey("a", 1)][0] == frames.EndCount(PURGED, 5)
+    assert found[StreamKey("a", 1)][0] == peer_frames.EndCount(PURGED, 5)
 
 
 def test_nothing_more_is_told_of_a_stream_that_has_ended(net: Net) -> None:
     purge_one(net)
     net.deliver()
     purge_one(net)
-    net["a"].session().call(frames.DeleteQueue(address("d", "orders")))
+    net["a"].session().call(queue_frames.DeleteQueue(address("d", "orders")))
     net.deliver()
     net.advance(2.0)
     assert len(counts_said(net)) == 1
@@ -524,7 +524,7 @@ def test_an_end_of_which_its_sender_wants_no_acknowledgment_is_counted(net: Net)
     sender.create("acks")
     sender.send(sender.open(address("d", "orders")), asked)
     net.deliver()
-    receiver.call(frames.PurgeQueue(receiver.open("orders")))
+    receiver.call(queue_frames.PurgeQueue(receiver.open("orders")))
     net.deliver()
     assert warned(net) == {"ended-purged": 1}
 
@@ -544,7 +544,7 @@ def test_large_numbers_of_messages_that_are_deleted_are_counted_without_being_re
         sender.send(sender.open(address("d", "orders")), *[Message(body=b"x")] * 250)
     receiver.send(receiver.open("orders"), Message(body=b"own"))
     net.deliver()
-    receiver.call(frames.DeleteQueue("orders"))
+    receiver.call(queue_frames.DeleteQueue("orders"))
     net.deliver()
     assert warned(net) == {"ended-deleted": 1000}
     assert warned(net, "d") == {"ended-deleted": 1}

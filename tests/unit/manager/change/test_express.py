@@ -13,7 +13,7 @@ from dray.manager.facts import Committed, PositionsReserved, decode_fact
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames, selections
 from dray.wire.backup_frames import Backup
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
@@ -39,11 +39,11 @@ def positions(caller: Caller, queue: int) -> list[int]:
 
 
 def info(caller: Caller, name: str):
-    return caller.call(frames.DescribeQueue(name)).info
+    return caller.call(queue_frames.DescribeQueue(name)).info
 
 
 def used(caller: Caller) -> tuple[int, int]:
-    about = caller.call(frames.Describe()).info
+    about = caller.call(queue_frames.Describe()).info
     return about.bytes_used, about.journal_bytes_used
 
 
@@ -141,7 +141,7 @@ def test_sending_and_receiving_express_messages_says_nothing_to_the_log(
     facts, before = Facts(driver, monkeypatch), driver.store.counters
     caller.send(queue, *express(*"abcdef"))
     assert caller.receive(queue, max_messages=3)[1][1:] == [b"a", b"b"]
-    assert caller.call(frames.PurgeQueue(queue)) == frames.Done(4)
+    assert caller.call(queue_frames.PurgeQueue(queue)) == frames.Done(4)
     assert facts.said == []
     assert driver.store.counters.syncs == before.syncs
     assert driver.store.live_bytes == 0
@@ -153,10 +153,10 @@ def test_a_claim_of_express_messages_says_nothing_to_the_log_and_its_outcome_is_
     caller.send(queue, *express("a"))
     facts, number = Facts(driver, monkeypatch), caller.number_for()
     caller.receive(queue, transaction=number, claim=True)
-    caller.call(frames.Commit(number, 0))
+    caller.call(message_frames.Commit(number, 0))
     assert facts.said == []
-    told = caller.call(frames.Outcome(f"{driver.manager.id}\\{number}"))
-    assert told == frames.OutcomeIs("committed")
+    told = caller.call(message_frames.Outcome(f"{driver.manager.id}\\{number}"))
+    assert told == message_frames.OutcomeIs("committed")
 
 
 def test_the_answer_to_an_express_send_waits_for_no_sync_and_every_other_does(
@@ -172,7 +172,7 @@ def test_the_answer_to_an_express_send_waits_for_no_sync_and_every_other_does(
     caller.receive(queue)
     assert held()
     caller.send(queue, *express("d"))
-    caller.ask(frames.Send(queue, 0, [], []))
+    caller.ask(message_frames.Send(queue, 0, [], []))
     assert held(), "an empty send waits for all that came before it"
 
 
@@ -193,7 +193,7 @@ def test_no_position_is_given_twice_although_express_arrivals_log_nothing(driver
         seen += positions(caller, queue)
         driver.crash()
         caller = driver.session()
-        caller.call(frames.PurgeQueue(queue))
+        caller.call(queue_frames.PurgeQueue(queue))
     assert len(set(seen)) == len(seen) == 12
     assert seen == sorted(seen)
 
@@ -245,7 +245,7 @@ def test_express_and_recoverable_messages_stand_in_one_order(caller, queue):
     assert bodies(caller, queue) == [b"higher", b"high", b"low", b"low too"]
     envelopes, _ = caller.receive(queue, peek=True)
     second = envelopes[1].lookup_id
-    by_lookup = frames.SelectAt(second)
+    by_lookup = selections.SelectAt(second)
     assert caller.receive(queue, select=by_lookup)[1] == [b"high"]
     assert caller.receive(queue)[1] == [b"higher", b"low", b"low too"]
 
@@ -255,7 +255,7 @@ def test_what_is_of_one_priority_can_be_asked_for(caller, queue):
     caller.send(queue, *express("high too", priority=6))
 
     def of(priority: int, after: int = 0) -> list[bytes]:
-        select = frames.SelectNext(after, priority)
+        select = selections.SelectNext(after, priority)
         return caller.receive(queue, peek=True, select=select)[1]
 
     assert (of(6), of(1)) == ([b"high", b"high too"], [b"low"])
@@ -266,7 +266,7 @@ def test_what_is_of_one_priority_can_be_asked_for(caller, queue):
 
 def test_a_waiting_receiver_gets_an_express_message(driver, caller, queue):
     waiting = driver.session()
-    request = waiting.ask(frames.Receive(queue, 0, None, 1))
+    request = waiting.ask(message_frames.Receive(queue, 0, None, 1))
     caller.send(queue, *express("at last"))
     (answer,) = waiting.answers(request)
     assert driver.body_of(answer)[RECORD_BYTES:] == b"at last"
@@ -275,7 +275,7 @@ def test_a_waiting_receiver_gets_an_express_message(driver, caller, queue):
 def test_a_large_express_body_outlives_its_place_until_it_has_gone_out(driver, caller, queue):
     first, second = "a" * 60_000, "b" * 60_000
     caller.send(queue, *express(first))
-    request = caller.ask(frames.Receive(queue, 0, 0.0, 1))
+    request = caller.ask(message_frames.Receive(queue, 0, 0.0, 1))
     caller.send(queue, *express(second))
     (answer,) = caller.answers(request)
     assert driver.body_of(answer)[RECORD_BYTES:] == first.encode()
@@ -328,11 +328,11 @@ def test_an_express_message_moves_between_sub_queues_in_memory(driver, caller, q
     sub = caller.open("news;later")
     caller.send(queue, *express("a", "b"), *lasting("c"))
     # Each of the two queues reserves positions once.
-    caller.call(frames.Move(queue, positions(caller, queue)[0], sub, 0))
+    caller.call(message_frames.Move(queue, positions(caller, queue)[0], sub, 0))
     facts = Facts(driver, monkeypatch)
-    caller.call(frames.Move(queue, positions(caller, queue)[0], sub, 0))
+    caller.call(message_frames.Move(queue, positions(caller, queue)[0], sub, 0))
     assert facts.said == []
-    caller.call(frames.Move(queue, positions(caller, queue)[0], sub, 0))
+    caller.call(message_frames.Move(queue, positions(caller, queue)[0], sub, 0))
     assert bodies(caller, sub) == [b"a", b"b", b"c"]
     moves = [each.move_count for each in caller.receive(sub, peek=True)[0]]
     assert moves == [1, 1, 1]
@@ -345,7 +345,7 @@ def test_an_express_message_moves_between_sub_queues_in_memory(driver, caller, q
 
 def test_deleting_the_queue_gives_up_its_express_messages(driver, caller, queue):
     caller.send(queue, *express("a"), *lasting("b"))
-    caller.call(frames.DeleteQueue("news"))
+    caller.call(queue_frames.DeleteQueue("news"))
     assert driver.store.live_bytes == 0
     assert used(caller) == (0, 0)
 
@@ -386,7 +386,7 @@ def test_a_dead_letter_of_an_express_message_lasts(driver, caller, queue, how):
     if how == "expired":
         driver.advance(6)
     else:
-        caller.call(frames.PurgeQueue(queue))
+        caller.call(queue_frames.PurgeQueue(queue))
     driver.crash()
     caller = driver.session()
     dead = caller.open("system$;deadletter")
@@ -412,7 +412,7 @@ def test_a_copy_of_what_was_damaged_meanwhile_is_not_made(tmp_path):
     image = bytearray(path.read_bytes())
     image[RECORD_BYTES + 1] ^= 1
     path.write_bytes(image)
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     assert bodies(caller, caller.open("system$;deadletter")) == []
     assert info(caller, "system$;deadletter").message_count == 0
     driver.crash()

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import queue_frames
 from tests.unit.manager.change.test_express import express, lasting
 from tests.unit.manager.net import Net, address
 
@@ -39,7 +39,7 @@ def send(net: Net, *messages: Message, name: str = NEWS) -> None:
 
 
 def info(net: Net, host: str, name: str):
-    return net[host].session().call(frames.DescribeQueue(name)).info
+    return net[host].session().call(queue_frames.DescribeQueue(name)).info
 
 
 def take(net: Net, host: str = "b", name: str = "news") -> list[bytes]:

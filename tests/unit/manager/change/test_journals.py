@@ -8,7 +8,7 @@ from dray import errors
 from dray.manager.entries import extent_of, tail_of
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
@@ -37,7 +37,7 @@ def test_a_received_message_joins_the_journal_at_commit_and_not_at_abort(
     caller.send(queue, *text("a", "b"))
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction)
-    caller.call(frames.Abort(transaction))
+    caller.call(message_frames.Abort(transaction))
     assert journal_of(caller) == []
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction)
@@ -46,7 +46,7 @@ def test_a_received_message_joins_the_journal_at_commit_and_not_at_abort(
     driver.crash()
     caller = driver.session()
     assert journal_of(caller) == [b"a", b"b"]
-    info = caller.call(frames.DescribeQueue("orders")).info
+    info = caller.call(queue_frames.DescribeQueue("orders")).info
     assert (info.message_count, info.journal_count, info.journal_bytes) == (0, 2, 130)
 
 
@@ -63,7 +63,7 @@ def test_what_is_purged_is_not_journaled(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue = caller.create("orders", journal=True)
     caller.send(queue, *text("a", "b"))
-    assert caller.call(frames.PurgeQueue(queue)) == frames.Done(2)
+    assert caller.call(queue_frames.PurgeQueue(queue)) == frames.Done(2)
     assert journal_of(caller) == []
     assert driver.store.live_bytes == 0
 
@@ -74,7 +74,7 @@ def test_over_quota_the_receive_succeeds_and_the_copy_is_skipped(driver: Manager
     caller.send(queue, *text("a", "b", "c"))
     assert caller.receive(queue)[1] == [b"a", b"b", b"c"]
     assert journal_of(caller) == [b"a", b"b"]
-    assert caller.call(frames.DescribeQueue("orders")).info.copies_skipped == 1
+    assert caller.call(queue_frames.DescribeQueue("orders")).info.copies_skipped == 1
 
 
 def test_nobody_sends_to_a_journal_and_anybody_may_empty_it(driver: ManagerDriver) -> None:
@@ -116,7 +116,7 @@ def test_a_received_message_joins_its_senders_journal_if_it_asked(pair: Pair) ->
     pair.source.crash()
     caller = pair.source.session()
     assert journal_of(caller, "system$;journal") == [b"kept"]
-    info = caller.call(frames.Describe()).info
+    info = caller.call(queue_frames.Describe()).info
     assert (info.bytes_used, info.journal_bytes_used) == (0, 68)
 
 
@@ -126,19 +126,19 @@ def test_both_journals_may_keep_one_message(driver: ManagerDriver) -> None:
     caller.send(queue, Message(body=b"both", use_journal_queue=True))
     caller.receive(queue)
     assert journal_of(caller) == journal_of(caller, "system$;journal") == [b"both"]
-    caller.call(frames.PurgeQueue(caller.open("orders;journal")))
+    caller.call(queue_frames.PurgeQueue(caller.open("orders;journal")))
     driver.crash()
     assert journal_of(driver.session(), "system$;journal") == [b"both"]
 
 
 def test_the_computer_journals_quota_is_its_own(pair: Pair) -> None:  # noqa: F811
     caller = pair.source.session()
-    caller.call(frames.SetQuota("", None, 100))
+    caller.call(queue_frames.SetQuota("", None, 100))
     queue = caller.open(ADDRESS)
     for body in (b"kept", b"skip"):
         caller.send(queue, Message(body=body, use_journal_queue=True))
     pair.deliver()
     receive_all(pair)
     assert journal_of(pair.source.session(), "system$;journal") == [b"kept"]
-    info = pair.source.session().call(frames.DescribeQueue("system$;journal")).info
+    info = pair.source.session().call(queue_frames.DescribeQueue("system$;journal")).info
     assert info.copies_skipped == 1

@@ -18,7 +18,7 @@ from dray.store.lqs import decode, file_name
 from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 from dray.testing.disk import SimDisk
-from dray.wire import frames
+from dray.wire import frames, queue_frames
 from dray.wire.stream import Frame
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, ManagerDriver, new_disk
 
@@ -72,7 +72,7 @@ class FilesDriver(ManagerDriver):
         (self.folder / name).write_text(text.replace(old, new))
 
     def info(self, name: str):
-        return self.session().call(frames.DescribeQueue(name)).info
+        return self.session().call(queue_frames.DescribeQueue(name)).info
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_the_file_follows_the_queue(driver):
     caller = driver.session()
     caller.create("orders", journal=True)
     assert len(names(driver)) == 8
-    caller.call(frames.SetQuota("orders", 5, 6))
+    caller.call(queue_frames.SetQuota("orders", 5, 6))
     assert (
         driver.says(ORDERS).description.quota,
         driver.says(ORDERS).description.journal_quota,
@@ -112,22 +112,22 @@ def test_the_file_follows_the_queue(driver):
         6,
     )
     assert driver.says(file_name(17, "orders;journal")).description.quota == 6
-    caller.call(frames.DeleteQueue("orders"))
+    caller.call(queue_frames.DeleteQueue("orders"))
     assert len(names(driver)) == 6
-    caller.call(frames.OpenQueue("dray://other:7000/in"))
+    caller.call(queue_frames.OpenQueue("dray://other:7000/in"))
     assert driver.says(file_name(18, "dray://other:7000/in")).description.kind == "outgoing"
 
 
 def test_sub_queues_have_files_that_are_gone_with_their_queue(driver):
     caller = driver.session()
     caller.create("orders", journal=True)
-    caller.call(frames.OpenQueue("orders;retry"))
-    caller.call(frames.OpenQueue("orders;late"))
+    caller.call(queue_frames.OpenQueue("orders;retry"))
+    caller.call(queue_frames.OpenQueue("orders;late"))
     assert len(names(driver)) == 10
     assert driver.says(file_name(18, "orders;retry")).description.kind == "sub-queue"
     driver.again()
     assert driver.manager.notices() == []
-    driver.session().call(frames.DeleteQueue("orders"))
+    driver.session().call(queue_frames.DeleteQueue("orders"))
     assert len(names(driver)) == 6
 
 
@@ -291,7 +291,7 @@ def test_a_signed_file_that_is_older_than_the_state_is_brought_up_to_date(driver
     caller = driver.session()
     caller.create("orders", quota=1)
     old = (driver.folder / ORDERS).read_bytes()
-    caller.call(frames.SetQuota("orders", 2, None))
+    caller.call(queue_frames.SetQuota("orders", 2, None))
     driver.stop()
     (driver.folder / ORDERS).write_bytes(old)
     driver.start()
@@ -344,7 +344,9 @@ def test_a_full_disk_keeps_a_file_waiting_and_says_so_but_refuses_no_queue(tmp_p
 
     call(frames.Hello("client"))
     disk.full_after(0)
-    assert isinstance(call(frames.CreateQueue("orders", QueueOptions())), frames.QueueState)
+    assert isinstance(
+        call(queue_frames.CreateQueue("orders", QueueOptions())), queue_frames.QueueState
+    )
     assert ORDERS not in disk.names("lqs")
     call(frames.Lease())
     call(frames.Lease())

@@ -22,7 +22,7 @@ from dray.manager.transactions.aborted_transactions import AbortedTransactions
 from dray.manager.turn import QueueManager
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from tests.unit.manager import conftest
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -77,11 +77,11 @@ class Told:
             caller.commit(number, 1)
         elif act == "abort":
             caller.receive(queue, transaction=number, max_messages=1)
-            caller.call(frames.Abort(number))
+            caller.call(message_frames.Abort(number))
         elif act == "time":
             self.driver.advance(chance.choice((0.1, 5.0)))
         else:
-            caller.call(frames.PurgeQueue(queue))
+            caller.call(queue_frames.PurgeQueue(queue))
 
 
 def message(chance):

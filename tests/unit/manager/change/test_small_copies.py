@@ -12,7 +12,7 @@ from dray.manager.entries import unpack
 from dray.manager.events import Request
 from dray.model.message import Message
 from dray.store.kinds import Kind, file_name, kind_of
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from dray.wire.record import HEADER_BYTES
 from dray.wire.stream import Frame
 from tests.inspection import look_into
@@ -64,7 +64,7 @@ def test_so_is_a_dead_letter(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"late", use_dead_letter_queue=True))
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     assert kinds(driver, "system$;deadxact") == [Kind.JOURNAL]
     assert caller.receive(caller.open("system$;deadxact"))[1] == [b"late"]
 
@@ -83,7 +83,7 @@ def test_a_receive_that_a_crash_takes_back_leaves_the_messages_where_they_were(
 ) -> None:
     queue = sent(driver, b"one")
     before = driver.store.live_bytes
-    asked = frames.Receive(queue, transaction=0, timeout=0.0, max_messages=100)
+    asked = message_frames.Receive(queue, transaction=0, timeout=0.0, max_messages=100)
     session = driver.session().number
     driver.turn(Request(session, Frame(asked, 1, memoryview(b""))), sync=False)
     assert kinds(driver) == [Kind.JOURNAL]
@@ -122,7 +122,7 @@ def test_a_disk_that_is_full_keeps_them_where_they_lie(
         patch.setattr(driver.store, "place", full)
         assert received(driver, queue) == [b"one"]
     assert kinds(driver) == [Kind.RECOVERABLE]
-    assert driver.session().call(frames.DescribeQueue("orders")).info.copies_skipped == 0
+    assert driver.session().call(queue_frames.DescribeQueue("orders")).info.copies_skipped == 0
     assert kept(driver) == [b"one"]
 
 
@@ -135,5 +135,5 @@ def test_a_damaged_message_is_kept_as_it_is(driver: ManagerDriver) -> None:
     with (driver.path / "storage" / file_name(entry.file)).open("r+b") as file:
         file.seek(entry.offset + entry.length - 1)
         file.write(b"?")
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     assert kinds(driver, "system$;deadxact") == [Kind.RECOVERABLE]

@@ -7,14 +7,14 @@ import pytest
 from dray import errors
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
 def names(driver: ManagerDriver) -> list[str]:
     """All sub-queues there are, asked for over a connection of its own."""
-    listed = driver.session().call(frames.ListQueues())
-    assert isinstance(listed, frames.QueueList)
+    listed = driver.session().call(queue_frames.ListQueues())
+    assert isinstance(listed, queue_frames.QueueList)
     return [each.name for each in listed.queues if each.kind == "sub-queue"]
 
 
@@ -27,7 +27,7 @@ def put_aside(caller: Caller, *bodies: bytes, transaction: int = 0) -> None:
     queue, retry = caller.open("orders"), caller.open("orders;retry")
     caller.send(queue, *(Message(body=each) for each in bodies))
     for envelope in caller.receive(queue, peek=True)[0]:
-        caller.call(frames.Move(queue, envelope.lookup_id, retry, transaction))
+        caller.call(message_frames.Move(queue, envelope.lookup_id, retry, transaction))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_one_that_expires_empty_while_nobody_has_it_open_is_gone(
 ) -> None:
     queue, retry = caller.open("orders"), caller.open("orders;retry")
     caller.send(queue, Message(body=b"1", time_to_be_received=10.0))
-    caller.call(frames.Move(queue, 1, retry, 0))
+    caller.call(message_frames.Move(queue, 1, retry, 0))
     hang_up(caller)
     assert names(driver) == ["orders;retry"]
     driver.advance(11.0)
@@ -101,13 +101,15 @@ def test_what_a_prepared_transaction_moves_into_it_keeps_it(
     queue, retry = caller.open("orders"), caller.open("orders;retry")
     transaction = caller.number_for()
     caller.send(queue, Message(body=b"1"))
-    caller.call(frames.Move(queue, 1, retry, transaction))
-    caller.call(frames.Prepare(transaction, 0))
+    caller.call(message_frames.Move(queue, 1, retry, transaction))
+    caller.call(message_frames.Prepare(transaction, 0))
     hang_up(caller)
     driver.crash()
     assert names(driver) == ["orders;retry"]
     settler = driver.session()
-    settler.call(frames.SettlePrepared(f"{driver.manager_id}\\{transaction}", commit=commit))
+    settler.call(
+        message_frames.SettlePrepared(f"{driver.manager_id}\\{transaction}", commit=commit)
+    )
     assert names(driver) == (["orders;retry"] if commit else [])
     where = settler.open("orders;retry" if commit else "orders")
     assert settler.receive(where)[1] == [b"1"]
@@ -133,12 +135,12 @@ def test_no_position_of_a_sub_queue_is_used_twice_though_it_was_gone(
 def test_who_has_it_open_is_not_disturbed(driver: ManagerDriver, caller: Caller) -> None:
     """Its number stays good, and a wait at it goes on, while it is emptied and filled again."""
     retry = caller.open("orders;retry")
-    request = caller.ask(frames.Receive(retry, 0, None))
+    request = caller.ask(message_frames.Receive(retry, 0, None))
     other = driver.session()
     put_aside(other, b"1")
     hang_up(other)
     (answer,) = caller.answers(request)
-    assert isinstance(answer.head, frames.Messages)
+    assert isinstance(answer.head, message_frames.Messages)
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(retry)
 
@@ -146,6 +148,6 @@ def test_who_has_it_open_is_not_disturbed(driver: ManagerDriver, caller: Caller)
 def test_a_journal_stays(driver: ManagerDriver, caller: Caller) -> None:
     caller.open("orders;journal")
     hang_up(caller)
-    listed = driver.session().call(frames.ListQueues())
-    assert isinstance(listed, frames.QueueList)
+    listed = driver.session().call(queue_frames.ListQueues())
+    assert isinstance(listed, queue_frames.QueueList)
     assert "orders;journal" in [each.name for each in listed.queues]

@@ -12,7 +12,8 @@ from dray import errors
 from dray.manager.queue import Account
 from dray.model.message import Message
 from dray.store.real_disk import RealFile
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.record import HEADER_BYTES, encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
@@ -67,12 +68,12 @@ def test_a_disk_that_is_full_in_the_middle_of_a_frame_keeps_no_place_of_what_did
         send_mixed(net)
         fill_after(patch, there, pieces)
         net.deliver()
-        entered = there.session().call(frames.DescribeQueue("orders")).info
+        entered = there.session().call(queue_frames.DescribeQueue("orders")).info
         assert 1 <= entered.message_count < 5
         assert there.store.live_bytes == entered.byte_count
     for _ in range(3):
         net.advance(31.0)
-    info = there.session().call(frames.DescribeQueue("orders")).info
+    info = there.session().call(queue_frames.DescribeQueue("orders")).info
     assert (info.message_count, there.store.live_bytes) == (5, info.byte_count)
 
 
@@ -82,8 +83,8 @@ def test_a_frame_with_properties_that_nobody_can_read_leaves_no_place_behind(
     """Their checksum fits, so only who reads what a message says of itself finds out."""
     tell = net._tell
 
-    def garbled(source: str, goal: str, head: frames.Head, body: bytes) -> None:
-        if isinstance(head, frames.Data):
+    def garbled(source: str, goal: str, head: Head, body: bytes) -> None:
+        if isinstance(head, peer_frames.Data):
             garbage = bytearray(body)
             garbage[HEADER_BYTES] = NOT_MESSAGEPACK
             whole = replace(head.envelopes[0], crc=crc32c.crc32c(bytes(garbage)))
@@ -94,7 +95,7 @@ def test_a_frame_with_properties_that_nobody_can_read_leaves_no_place_behind(
     caller.send(caller.open(address("b", "orders")), Message(body=BODY, label="label"))
     monkeypatch.setattr(net, "_tell", garbled)
     net.deliver()
-    assert any(isinstance(head, frames.Data) for _, _, head in net.said)
+    assert any(isinstance(head, peer_frames.Data) for _, _, head in net.said)
     assert net["b"].store.live_bytes == 0
 
 
@@ -106,7 +107,7 @@ def send(caller: Caller, queue: int, transaction: int) -> None:
     head, body = encode_record(Message(body=BODY), bytes.fromhex(caller.driver.manager_id), 1)
     record = head + bytes(body)
     sizes, crcs = [len(record)], [crc32c.crc32c(record)]
-    caller.call(frames.Send(queue, transaction, sizes, crcs, guarded=True), record)
+    caller.call(message_frames.Send(queue, transaction, sizes, crcs, guarded=True), record)
 
 
 @pytest.mark.parametrize("reserved", [0, 100, 10_000])
@@ -117,13 +118,13 @@ def test_what_the_disk_had_no_room_for_counts_in_no_quota(
     queue = caller.create("orders", quota=20_000)
     transaction = caller.number_for() if reserved else 0
     if reserved:
-        caller.call(frames.Reserve(queue, transaction, reserved))
+        caller.call(message_frames.Reserve(queue, transaction, reserved))
     with monkeypatch.context() as patch:
         fill_after(patch, driver, 0)
         with pytest.raises(errors.StoreFull):
             send(caller, queue, transaction)
     if reserved:
-        caller.call(frames.Abort(transaction))
+        caller.call(message_frames.Abort(transaction))
     assert set(staged(driver).values()) == {0}
     assert look_into(driver.manager).state.queues.named("orders").staged_bytes == 0
 
@@ -181,7 +182,7 @@ def test_who_receives_is_never_kept_waiting_by_a_disk_that_others_filled(
         received += len(caller.receive(queue, max_messages=3)[1])
     assert driver.store.counters.checkpoints > before + 2
     driver.crash()
-    assert driver.session().call(frames.DescribeQueue("orders")).info.message_count == 0
+    assert driver.session().call(queue_frames.DescribeQueue("orders")).info.message_count == 0
 
 
 def test_messages_that_the_next_checkpoint_would_have_no_room_for_are_refused_in_a_sentence(

@@ -13,7 +13,7 @@ from dray.model.message import Message
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
 from dray.store.log.checkpoint import TRANSACTIONS
 from dray.store.real_disk import RealFile
-from dray.wire import frames
+from dray.wire import large_frames, message_frames, queue_frames
 from dray.wire.record import HEADER_BYTES
 from tests.inspection import look_into
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller, ManagerDriver
@@ -88,15 +88,15 @@ def test_what_one_large_message_was_promised_no_other_gets(
     Small(driver, monkeypatch, 0, LOW + 1000)
     caller, other = driver.session(), driver.session()
     first = caller.number_for()
-    caller.call(frames.Reserve(queue, first, 600, 300))
+    caller.call(message_frames.Reserve(queue, first, 600, 300))
     with pytest.raises(errors.StoreFull, match=r"only 1400 bytes are .* 401 more were"):
-        other.call(frames.Reserve(queue, other.number_for(), 401, 300))
+        other.call(message_frames.Reserve(queue, other.number_for(), 401, 300))
     with pytest.raises(errors.StoreFull):
         other.send(queue, part(401))
-    begin = frames.UploadBegin(queue, other.number_for(), 401, b"", 300)
+    begin = large_frames.UploadBegin(queue, other.number_for(), 401, b"", 300)
     with pytest.raises(errors.StoreFull):
         other.call(begin)
-    other.call(frames.Reserve(queue, other.number_for(), 400, 300))
+    other.call(message_frames.Reserve(queue, other.number_for(), 400, 300))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 9])
@@ -110,13 +110,13 @@ def test_what_began_finds_room_to_its_last_part_however_its_parts_lie_in_files(
     filler = driver.session()
     small = Small(driver, monkeypatch, files - 1, LOW + HEAP_FILE_BYTES - 1)
     caller = driver.session()
-    reserve = frames.Reserve(queue, caller.number_for(), parts * size, size)
+    reserve = message_frames.Reserve(queue, caller.number_for(), parts * size, size)
     with pytest.raises(errors.StoreFull):
         caller.call(reserve)
     small.left, small.rest = files, LOW
     caller = driver.session()
     transaction = caller.number_for()
-    caller.call(frames.Reserve(queue, transaction, parts * size, size))
+    caller.call(message_frames.Reserve(queue, transaction, parts * size, size))
     refused = 0
     for _ in range(parts):
         try:
@@ -134,7 +134,7 @@ def test_the_parts_of_a_promise_pass_the_low_water_mark_that_others_are_refused_
     """Others may have filled the disk: what began is not refused before the disk refuses."""
     caller, other = driver.session(), driver.session()
     transaction = caller.number_for()
-    caller.call(frames.Reserve(queue, transaction, 500, 500))
+    caller.call(message_frames.Reserve(queue, transaction, 500, 500))
     other.send(queue, part(100))
     Small(driver, monkeypatch, 0, 10)
     with pytest.raises(errors.StoreFull, match="only 0 bytes are free"):
@@ -148,11 +148,11 @@ def end_by_commit(driver: ManagerDriver, caller: Caller, transaction: int) -> No
 
 
 def end_by_abort(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
-    caller.call(frames.Abort(transaction))
+    caller.call(message_frames.Abort(transaction))
 
 
 def end_by_prepare(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
-    caller.call(frames.Prepare(transaction, 1))
+    caller.call(message_frames.Prepare(transaction, 1))
 
 
 def end_by_leaving(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
@@ -160,7 +160,7 @@ def end_by_leaving(driver: ManagerDriver, caller: Caller, transaction: int) -> N
 
 
 def end_by_deletion(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
-    driver.session().call(frames.DeleteQueue("orders"))
+    driver.session().call(queue_frames.DeleteQueue("orders"))
     with pytest.raises(errors.TransactionAborted):
         caller.commit(transaction, 1)
 
@@ -173,8 +173,8 @@ def test_a_promise_ends_with_its_transaction(
 ) -> None:
     caller = driver.session()
     transaction = caller.number_for()
-    caller.call(frames.Reserve(queue, transaction, 5_000, 900))
-    caller.call(frames.Reserve(queue, transaction, 3_000, 800))
+    caller.call(message_frames.Reserve(queue, transaction, 5_000, 900))
+    caller.call(message_frames.Reserve(queue, transaction, 3_000, 800))
     caller.send(queue, part(900), transaction=transaction)
     assert promised(driver) == 7_100
     assert callable(end)
@@ -187,15 +187,15 @@ def test_an_upload_keeps_its_promise_over_a_lost_connection_and_has_it_again_aft
 ) -> None:
     caller = driver.session()
     number = caller.number_for()
-    state = caller.call(frames.UploadBegin(queue, number, 5_000, b"here", 900))
+    state = caller.call(large_frames.UploadBegin(queue, number, 5_000, b"here", 900))
     assert promised(driver) == 5_000
     driver.turn(SessionClosed(caller.number))
     assert promised(driver) == 5_000
     driver.crash()
     assert promised(driver) == 0
-    driver.session().call(frames.UploadResume(state.sequence_id))
+    driver.session().call(large_frames.UploadResume(state.sequence_id))
     assert promised(driver) == 5_000
-    driver.session().call(frames.UploadDrop(state.sequence_id))
+    driver.session().call(large_frames.UploadDrop(state.sequence_id))
     assert promised(driver) == 0
 
 
@@ -205,7 +205,7 @@ def test_parts_that_no_heap_file_holds_are_promised_nothing(
 ) -> None:
     caller = driver.session()
     with pytest.raises(errors.InvalidArgument):
-        caller.call(frames.Reserve(queue, caller.number_for(), 10, longest))
+        caller.call(message_frames.Reserve(queue, caller.number_for(), 10, longest))
     assert promised(driver) == 0
 
 
@@ -233,7 +233,7 @@ def test_parts_that_are_said_to_be_tiny_make_no_checkpoint_longer_than_a_fact_ca
 ) -> None:
     """Or one sentence of a caller fills the disk with room for a state that never comes."""
     caller = driver.session()
-    caller.call(frames.Reserve(queue, caller.number_for(), 4 << 20, 1))
+    caller.call(message_frames.Reserve(queue, caller.number_for(), 4 << 20, 1))
     most = driver.store.log_capacity * STATE_PER_FACTS + 2 * CHECKPOINT_BYTES
     assert all(driver.disk.open(name).size() <= most for name in TRANSACTIONS)
 
@@ -250,11 +250,11 @@ def test_the_operator_is_told_once_that_the_disk_refuses_and_once_that_it_takes_
     assert (refuses.kind, refuses.times) == ("disk-refuses", 1)
     assert f"{LOW + 100} bytes are free and {LOW} must stay free" in refuses.sentence
     small.rest = LOW + 150
-    caller.call(frames.Describe())
+    caller.call(queue_frames.Describe())
     assert driver.manager.notices() == []
     small.rest = LOW + 200
-    caller.call(frames.Describe())
+    caller.call(queue_frames.Describe())
     (accepts,) = driver.manager.notices()
     assert (accepts.kind, accepts.times) == ("disk-accepts", 1)
-    caller.call(frames.Describe())
+    caller.call(queue_frames.Describe())
     assert driver.manager.notices() == []

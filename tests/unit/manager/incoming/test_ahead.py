@@ -13,7 +13,8 @@ from dray.model.ids import ManagerId
 from dray.model.limits import AHEAD_AGE_S_MAX
 from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
-from dray.wire import frames
+from dray.wire import large_frames, message_frames, peer_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.record import PartMark, encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver, Source
@@ -47,13 +48,13 @@ class AheadPair(Pair):
         self.deliver()
         return transaction
 
-    def count(self, kind: type[frames.Head]) -> int:
+    def count(self, kind: type[Head]) -> int:
         return sum(isinstance(each, kind) for each in self.said)
 
     @property
     def records_sent(self) -> int:
         """How many messages the source has sent with their records."""
-        data = [each for each in self.said if isinstance(each, frames.Data) and not each.ahead]
+        data = [each for each in self.said if isinstance(each, peer_frames.Data) and not each.ahead]
         return sum(len(each.envelopes) for each in data)
 
     @property
@@ -84,7 +85,7 @@ def take_whole(driver: ManagerDriver) -> list[bytes]:
     found = take_large(there, queue, taking)
     bodies = []
     for part in found.parts:
-        _, record = there.call_whole(frames.ReadPart(queue, part.lookup_id, 0, part.length))
+        _, record = there.call_whole(large_frames.ReadPart(queue, part.lookup_id, 0, part.length))
         assert crc32c.crc32c(record) == part.crc
         bodies.append(bytes(record[-1:]))
     there.commit(taking, 0)
@@ -97,7 +98,7 @@ WHOLE = [b"\1", b"\2", b"\3"]
 def test_fragments_arrive_before_the_commit_and_travel_once(pair: AheadPair) -> None:
     here = pair.source.session()
     transaction = pair.begin(here)
-    assert pair.count(frames.Ahead) == FRAGMENTS
+    assert pair.count(peer_frames.Ahead) == FRAGMENTS
     assert pair.bytes_ahead == staged(pair.destination) > 0
     here.commit(transaction, 3)
     pair.deliver()
@@ -109,9 +110,9 @@ def test_fragments_arrive_before_the_commit_and_travel_once(pair: AheadPair) -> 
 
 def test_no_receiver_sees_a_piece_before_its_commit(pair: AheadPair) -> None:
     pair.begin(pair.source.session())
-    info = pair.destination.session().call(frames.DescribeQueue("orders")).info
+    info = pair.destination.session().call(queue_frames.DescribeQueue("orders")).info
     assert (info.message_count, info.byte_count) == (0, 0)
-    assert not pair.count(frames.Data)
+    assert not pair.count(peer_frames.Data)
 
 
 def test_the_first_piece_of_a_queue_opens_its_stream(pair: AheadPair) -> None:
@@ -120,18 +121,18 @@ def test_the_first_piece_of_a_queue_opens_its_stream(pair: AheadPair) -> None:
     transaction = here.number_for()
     send_large(here, queue, 1, transaction, trailer=False)
     pair.deliver()
-    assert not pair.count(frames.Ahead)
+    assert not pair.count(peer_frames.Ahead)
     mark = PartMark(Part.FRAGMENT, 1)
     here.send(queue, Message(body=b"2", app_specific=2), transaction=transaction, marks=(mark,))
     pair.deliver()
-    assert pair.count(frames.Ahead) == 1
+    assert pair.count(peer_frames.Ahead) == 1
 
 
 def test_an_abort_gives_the_pieces_up(pair: AheadPair) -> None:
     here = pair.source.session()
-    here.call(frames.Abort(pair.begin(here)))
+    here.call(message_frames.Abort(pair.begin(here)))
     pair.deliver()
-    assert pair.count(frames.AheadDropped) == 1
+    assert pair.count(peer_frames.AheadDropped) == 1
     assert_nothing_is_left(pair)
 
 
@@ -193,9 +194,9 @@ def test_a_frame_that_names_a_lost_piece_is_not_taken_and_its_records_come(pair:
     # Its frames are on their way when the word of the destination comes.
     gone, pair.destination.effects = pair.destination.effects, []
     outward = [each for each in pair.source.effects if isinstance(each, LinkSend)]
-    assert any(isinstance(each.head, frames.Data) and each.head.ahead for each in outward)
+    assert any(isinstance(each.head, peer_frames.Data) and each.head.ahead for each in outward)
     pair.deliver()
-    assert frames.AheadKept(here.open(ADDRESS)) in pair.said
+    assert peer_frames.AheadKept(here.open(ADDRESS)) in pair.said
     pair.destination.effects += gone
     pair.deliver()
     assert take_whole(pair.destination) == WHOLE
@@ -207,10 +208,10 @@ def test_pieces_take_half_of_the_free_quota_and_the_message_arrives(pair: AheadP
     there = pair.destination.session()
     here = pair.source.session()
     size = pair_size(pair)
-    there.call(frames.SetQuota("", 4 * size, None))
+    there.call(queue_frames.SetQuota("", 4 * size, None))
     transaction = pair.begin(here)
-    assert (pair.bytes_ahead, pair.count(frames.Ahead)) == (2 * size, FRAGMENTS)
-    there.call(frames.SetQuota("", 1 << 20, None))
+    assert (pair.bytes_ahead, pair.count(peer_frames.Ahead)) == (2 * size, FRAGMENTS)
+    there.call(queue_frames.SetQuota("", 1 << 20, None))
     here.commit(transaction, 3)
     pair.deliver()
     assert pair.records_sent == 3, "header, trailer and the piece that was left out"
@@ -222,7 +223,7 @@ def pair_size(pair: AheadPair) -> int:
     here = pair.source.session()
     transaction = pair.begin(here)
     size = pair.bytes_ahead // FRAGMENTS
-    here.call(frames.Abort(transaction))
+    here.call(message_frames.Abort(transaction))
     pair.deliver()
     pair.said.clear()
     return size
@@ -231,14 +232,14 @@ def pair_size(pair: AheadPair) -> int:
 def test_a_committed_message_comes_before_what_is_ahead(pair: AheadPair) -> None:
     """It finds no room in the quota: the pieces are given up, and it enters."""
     there, here, size = pair.destination.session(), pair.source.session(), pair_size(pair)
-    there.call(frames.SetQuota("", 8 * size, None))
+    there.call(queue_frames.SetQuota("", 8 * size, None))
     transaction = pair.begin(here)
     assert pair.bytes_ahead == FRAGMENTS * size
     here.send(here.open(ADDRESS.replace("orders", "other")), Message(body=bytes(6 * size)))
     pair.deliver()
-    info = there.call(frames.DescribeQueue("other")).info
+    info = there.call(queue_frames.DescribeQueue("other")).info
     assert (info.message_count, pair.bytes_ahead) == (1, 0)
-    here.call(frames.Abort(transaction))
+    here.call(message_frames.Abort(transaction))
 
 
 def test_large_messages_that_are_sent_at_once_enter_in_the_order_of_their_commits(
@@ -250,7 +251,7 @@ def test_large_messages_that_are_sent_at_once_enter_in_the_order_of_their_commit
     pair.deliver()
     assert pair.bytes_ahead
     there = pair.destination.session()
-    assert there.call(frames.DescribeQueue("orders")).info.message_count == FRAGMENTS + 2
+    assert there.call(queue_frames.DescribeQueue("orders")).info.message_count == FRAGMENTS + 2
     first.commit(early, 3)
     pair.deliver()
     assert pair.records_sent == 4
@@ -262,10 +263,13 @@ def test_large_messages_that_are_sent_at_once_enter_in_the_order_of_their_commit
 def test_the_pieces_of_a_message_that_is_refused_are_given_up(pair: AheadPair) -> None:
     here, there = pair.source.session(), pair.destination.session()
     transaction = pair.begin(here)
-    there.call(frames.SetQuota("orders", 1, None))
+    there.call(queue_frames.SetQuota("orders", 1, None))
     here.commit(transaction, 3)
     pair.deliver()
-    assert here.call(frames.DescribeQueue("system$;deadxact")).info.message_count == FRAGMENTS + 2
+    assert (
+        here.call(queue_frames.DescribeQueue("system$;deadxact")).info.message_count
+        == FRAGMENTS + 2
+    )
     assert pair.bytes_ahead == staged(pair.destination) == 0
     pair.destination.store.sync()
     assert pair.destination.store.live_bytes == 0
@@ -273,12 +277,12 @@ def test_the_pieces_of_a_message_that_is_refused_are_given_up(pair: AheadPair) -
 
 def test_a_deleted_outgoing_queue_gives_its_pieces_up(pair: AheadPair) -> None:
     here = pair.source.session()
-    here.call(frames.Abort(pair.begin(here)))
+    here.call(message_frames.Abort(pair.begin(here)))
     there = look_into(pair.destination.manager)
     source = Rig(pair.destination)
     source.ahead(1, source.record())
     assert there.ahead(source.id) != (0, 0)
-    source.say(frames.EndStream(source.stream))
+    source.say(peer_frames.EndStream(source.stream))
     assert there.ahead(source.id) == (0, 0)
 
 
@@ -287,11 +291,13 @@ def test_bytes_under_way_keep_their_place_after_an_abort(pair: AheadPair) -> Non
     here = pair.source.session()
     transaction = here.number_for()
     send_large(here, here.open(ADDRESS), FRAGMENTS, transaction)
-    here.call(frames.Abort(transaction))
+    here.call(message_frames.Abort(transaction))
     fill = here.create("fill")
     here.send(fill, Message(body=b"x" * 200))
     pair.deliver()
-    assert pair.count(frames.AheadKept) == 1, "it was not damaged, and the others were not sent"
+    assert pair.count(peer_frames.AheadKept) == 1, (
+        "it was not damaged, and the others were not sent"
+    )
     assert pair.bytes_ahead == 0
 
 
@@ -323,16 +329,16 @@ class Rig(Source):
         super().__init__(driver, number, "z")
         self.begin()
         self.id = id_named("z")
-        self.say(frames.OpenStream(self.stream, "orders", 1))
+        self.say(peer_frames.OpenStream(self.stream, "orders", 1))
 
     def record(self, part: Part = Part.FRAGMENT, source: str = "", body: bytes = b"x") -> bytes:
         owner = bytes.fromhex(source or self.id)
         head, rest = encode_record(Message(body=body, app_specific=1), owner, 9, PartMark(part, 8))
         return head + bytes(rest)
 
-    def ahead(self, ordinal: int, record: bytes, crc: int | None = None) -> list[frames.Head]:
+    def ahead(self, ordinal: int, record: bytes, crc: int | None = None) -> list[Head]:
         crc = crc32c.crc32c(record) if crc is None else crc
-        return self.say(frames.Ahead(self.stream, 3, ordinal, crc), record)
+        return self.say(peer_frames.Ahead(self.stream, 3, ordinal, crc), record)
 
 
 @pytest.fixture
@@ -369,15 +375,15 @@ def test_a_piece_without_a_possible_place_ends_the_connection(rig: Rig, ordinal:
 
 def test_a_piece_of_a_stream_that_is_not_open_is_not_kept(rig: Rig) -> None:
     record = rig.record()
-    head = frames.Ahead(6, 3, 1, crc32c.crc32c(record))
-    assert rig.say(head, record) == [frames.AheadKept(6, 3, 1)]
+    head = peer_frames.Ahead(6, 3, 1, crc32c.crc32c(record))
+    assert rig.say(head, record) == [peer_frames.AheadKept(6, 3, 1)]
     assert look_into(rig.driver.manager).ahead(rig.id) == (0, 0)
 
 
 def test_a_piece_that_comes_again_is_kept_once(rig: Rig) -> None:
     once = rig.ahead(1, rig.record())
     size = look_into(rig.driver.manager).ahead(rig.id)
-    assert rig.ahead(1, rig.record()) == once == [frames.AheadKept(5, 3, 1, kept=True)]
+    assert rig.ahead(1, rig.record()) == once == [peer_frames.AheadKept(5, 3, 1, kept=True)]
     assert look_into(rig.driver.manager).ahead(rig.id) == size
     rig.ahead(1, rig.record(body=b"another"))
     assert look_into(rig.driver.manager).ahead(rig.id)[1] == 1
@@ -394,28 +400,28 @@ def test_the_pieces_of_a_peer_are_bounded(rig: Rig, monkeypatch, bound: str) -> 
 
 
 def test_a_frame_that_names_pieces_has_no_records(rig: Rig) -> None:
-    envelope = frames.Envelope(1, 65, 0, 3, 0, 0, 0, 0, 0, 0, 1, 1)
-    rig.say(frames.Data(5, 1, 0, [envelope], ahead=True), b"x" * 65)
+    envelope = message_frames.Envelope(1, 65, 0, 3, 0, 0, 0, 0, 0, 0, 1, 1)
+    rig.say(peer_frames.Data(5, 1, 0, [envelope], ahead=True), b"x" * 65)
     assert closed(rig)
 
 
 def test_a_frame_that_names_a_piece_never_sent_is_not_taken(rig: Rig) -> None:
-    envelope = frames.Envelope(1, 65, 0, 3, 0, 0, 0, 0, 0, 0, 1, 1)
-    assert rig.say(frames.Data(5, 1, 0, [envelope], ahead=True)) == [frames.AheadKept(5)]
+    envelope = message_frames.Envelope(1, 65, 0, 3, 0, 0, 0, 0, 0, 0, 1, 1)
+    assert rig.say(peer_frames.Data(5, 1, 0, [envelope], ahead=True)) == [peer_frames.AheadKept(5)]
 
 
 def test_a_piece_is_not_taken_for_a_message_with_another_checksum(rig: Rig) -> None:
     record = rig.record()
     rig.ahead(1, record)
-    envelope = frames.Envelope(1, len(record), 1, 3, 0, 0, 0, 0, 0, 0, 1, 1)
-    assert rig.say(frames.Data(5, 1, 0, [envelope], ahead=True)) == [frames.AheadKept(5)]
+    envelope = message_frames.Envelope(1, len(record), 1, 3, 0, 0, 0, 0, 0, 0, 1, 1)
+    assert rig.say(peer_frames.Data(5, 1, 0, [envelope], ahead=True)) == [peer_frames.AheadKept(5)]
 
 
 def test_two_messages_do_not_share_a_piece(rig: Rig) -> None:
     record = rig.record()
     rig.ahead(1, record)
     crc = crc32c.crc32c(record)
-    pair = [frames.Envelope(n, len(record), crc, 3, 0, 0, 0, 0, 0, 0, 1, n) for n in (1, 2)]
-    (refusal,) = rig.say(frames.Data(5, 1, 0, pair, ahead=True))
-    assert isinstance(refusal, frames.StreamRefused)
+    pair = [message_frames.Envelope(n, len(record), crc, 3, 0, 0, 0, 0, 0, 0, 1, n) for n in (1, 2)]
+    (refusal,) = rig.say(peer_frames.Data(5, 1, 0, pair, ahead=True))
+    assert isinstance(refusal, peer_frames.StreamRefused)
     assert look_into(rig.driver.manager).state.incoming.position((rig.id, 5)).number == 0

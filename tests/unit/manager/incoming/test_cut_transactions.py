@@ -10,7 +10,7 @@ from dray import errors
 from dray.manager.requests import moving
 from dray.model.classes import Part
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames, queue_frames
 from dray.wire.record import PartMark
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
@@ -29,8 +29,10 @@ def send_whole(caller: Caller, queue: int, *messages: Message) -> None:
 
 def whole(caller: Caller, queue: int) -> tuple[list[bytes], list[int]]:
     """Bodies, and what is missing, of the next whole transaction; raises `ReceiveTimeout`."""
-    head, body = caller.call_whole(frames.ReceiveTransaction(queue, caller.number_for(), 0.0))
-    assert isinstance(head, frames.TransactionMessages)
+    head, body = caller.call_whole(
+        message_frames.ReceiveTransaction(queue, caller.number_for(), 0.0)
+    )
+    assert isinstance(head, message_frames.TransactionMessages)
     found, at = [], 0
     for envelope in head.envelopes:
         at += envelope.length
@@ -40,13 +42,13 @@ def whole(caller: Caller, queue: int) -> tuple[list[bytes], list[int]]:
 
 def wait_for_whole(caller: Caller, queue: int) -> int:
     """Ask for a whole transaction for ever; the number of the request."""
-    return caller.ask(frames.ReceiveTransaction(queue, caller.number_for(), None))
+    return caller.ask(message_frames.ReceiveTransaction(queue, caller.number_for(), None))
 
 
 def missing_in(caller: Caller, request: int) -> list[int] | None:
     """What is missing in the answer to a request that waited; None if none came."""
     for answer in caller.answers(request):
-        assert isinstance(answer.head, frames.TransactionMessages)
+        assert isinstance(answer.head, message_frames.TransactionMessages)
         return answer.head.missing
     return None
 
@@ -148,7 +150,7 @@ def carry_first_data(net: Net) -> int:
     for _ in range(20):
         for host in net.drivers:
             net._carry(host)
-        data = [head for _, _, head in net.said if isinstance(head, frames.Data)]
+        data = [head for _, _, head in net.said if isinstance(head, peer_frames.Data)]
         if data:
             return len(data[0].envelopes)
     return 0
@@ -179,7 +181,7 @@ def test_who_waits_for_a_whole_transaction_is_served_when_it_is_cut_short(net: N
     net.deliver()
     with pytest.raises(errors.ReceiveTimeout):
         net["c"].session().receive(small, peek=True)
-    assert receiver.call(frames.DescribeQueue("small")).info.message_count == 1
+    assert receiver.call(queue_frames.DescribeQueue("small")).info.message_count == 1
 
 
 def test_a_transaction_cut_short_before_it_was_forwarded_is_told_of_behind_the_hop(
@@ -278,7 +280,7 @@ def test_of_what_was_coming_into_a_queue_nothing_comes_on_when_it_is_deleted(net
     send_and_lose_the_last(net, "a")
     assert carry_first_data(net) == 2
     assert look_into(net["c"].manager).state.arrival_routes.any_going
-    net["c"].session().call(frames.DeleteQueue("orders"))
+    net["c"].session().call(queue_frames.DeleteQueue("orders"))
     assert not look_into(net["c"].manager).state.arrival_routes.any_going
     net.crash("c")
     assert not look_into(net["c"].manager).state.arrival_routes.any_going

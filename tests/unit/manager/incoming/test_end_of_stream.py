@@ -25,7 +25,8 @@ from dray.manager.state.stream_ends import ENDING
 from dray.model.limits import END_AGE_S_MAX
 from dray.model.message import Message
 from dray.testing.keyed_manager import KeyedManager, id_named
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames, peer_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.record import encode_record
 from dray.wire.stream import Frame
 from tests import steps
@@ -75,7 +76,7 @@ def ends_kept(net: Net, host: str = "a") -> int:
 
 
 def delete(net: Net, host: str = "a", name: str = ORDERS) -> None:
-    net[host].session().call(frames.DeleteQueue(name))
+    net[host].session().call(queue_frames.DeleteQueue(name))
 
 
 def come_back(net: Net) -> None:
@@ -130,10 +131,10 @@ def test_the_end_is_said_until_it_is_answered(net: Net) -> None:
         net["a"].advance(31.0)
         for _ in range(20):
             net._carry("a")
-            if isinstance(net.said[-1][2], frames.EndStream):
+            if isinstance(net.said[-1][2], peer_frames.EndStream):
                 break
             net._carry("c")
-        assert isinstance(net.said[-1][2], frames.EndStream)
+        assert isinstance(net.said[-1][2], peer_frames.EndStream)
         net["c"].effects.clear()
         net.block("a", "c")
         assert ends_kept(net) == 1
@@ -169,14 +170,14 @@ def test_a_large_message_cut_short_by_a_deleted_outgoing_queue_is_a_hole(
 def test_who_waits_for_a_repair_is_told_that_none_can_come(net: Net) -> None:
     receiver = net["c"].session()
     large, statusq = receiver.create("large"), receiver.create("statusq")
-    receiver.call(frames.SetQuota("large", 250, None))
+    receiver.call(queue_frames.SetQuota("large", 250, None))
     caller = net["a"].session()
     transaction = caller.number_for()
     send_large(caller, caller.open(address("c", "large")), 4, transaction, **DEAD)
     caller.commit(transaction, 3)
     net.deliver()
     net.block("a", "c")
-    head = frames.LargeReceive(
+    head = large_frames.LargeReceive(
         large, receiver.number_for(), 100_000.0, status_queue=statusq, repair=True
     )
     request = receiver.ask(head)
@@ -284,7 +285,7 @@ def test_a_peer_may_only_speak_of_its_own_streams(net: Net) -> None:
     net.block("a", "c")
     number = net["a"].session().open(ORDERS)
     delete(net)
-    said = Frame(frames.EndStreamAcked(number), 0, memoryview(b""))
+    said = Frame(peer_frames.EndStreamAcked(number), 0, memoryview(b""))
     net["a"].turn(LinkFrame(peer("somebody"), said))
     assert ends_kept(net) == 1
 
@@ -305,22 +306,22 @@ class Source:
         self.calls[self.lines] = self.driver.source(self.lines, "b")
         return self.lines
 
-    def say(self, line: int, head: frames.Head, body: bytes = b"") -> list[frames.Head]:
+    def say(self, line: int, head: Head, body: bytes = b"") -> list[Head]:
         return self.calls[line].say(head, body)
 
-    def data(self, first: int, *bodies: bytes) -> tuple[frames.Data, bytes]:
+    def data(self, first: int, *bodies: bytes) -> tuple[peer_frames.Data, bytes]:
         """Messages of transaction 5, from a number on, none of them its last."""
         envelopes, records = [], b""
         for number, body in enumerate(bodies, first):
             record = b"".join(
                 encode_record(Message(body=body), bytes.fromhex(id_named("b")), number)
             )
-            envelope = frames.Envelope(
+            envelope = message_frames.Envelope(
                 0, len(record), crc32c(record), 5, 0, 0, number == 1, ordinal=number, number=number
             )
             envelopes.append(envelope)
             records += record
-        return frames.Data(7, 1 << 32, 0, envelopes), records
+        return peer_frames.Data(7, 1 << 32, 0, envelopes), records
 
 
 def position(driver: ManagerDriver) -> tuple[int, int]:
@@ -333,13 +334,13 @@ def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(
     driver.session().create("orders")
     source = Source(driver)
     old = source.line()
-    source.say(old, frames.OpenStream(7, "orders"))
+    source.say(old, peer_frames.OpenStream(7, "orders"))
     source.say(old, *source.data(1, b"1"))
     new = source.line()
-    assert source.say(new, frames.EndStream(7)) == [frames.EndStreamAcked(7)]
+    assert source.say(new, peer_frames.EndStream(7)) == [peer_frames.EndStreamAcked(7)]
     (refused,) = source.say(old, *source.data(1, b"1", b"2"))
-    assert isinstance(refused, frames.StreamRefused)
-    assert source.say(old, frames.OpenStream(7, "orders")) == []
+    assert isinstance(refused, peer_frames.StreamRefused)
+    assert source.say(old, peer_frames.OpenStream(7, "orders")) == []
     source.say(old, *source.data(1, b"1", b"2"))
     assert position(driver) == (1 << 32, 1)
     assert not look_into(driver.manager).state.arrival_routes.any_going
@@ -351,8 +352,8 @@ def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(
     driver.session().create("orders")
     source = Source(driver)
     old, new = source.line(), source.line()
-    assert source.say(new, frames.EndStream(7)) == [frames.EndStreamAcked(7)]
-    source.say(old, frames.OpenStream(7, "orders"))
+    assert source.say(new, peer_frames.EndStream(7)) == [peer_frames.EndStreamAcked(7)]
+    source.say(old, peer_frames.OpenStream(7, "orders"))
     source.say(old, *source.data(1, b"1"))
     assert position(driver) == (0, 0)
 
@@ -361,12 +362,12 @@ def test_an_end_that_is_said_twice_changes_nothing_and_costs_no_fact(driver: Man
     driver.session().create("orders")
     source = Source(driver)
     line = source.line()
-    source.say(line, frames.OpenStream(7, "orders"))
+    source.say(line, peer_frames.OpenStream(7, "orders"))
     source.say(line, *source.data(1, b"1"))
-    source.say(line, frames.EndStream(7))
+    source.say(line, peer_frames.EndStream(7))
     before = b"".join(driver.manager.snapshot().state)
     waiting = driver.store.waiting_bytes
-    assert source.say(line, frames.EndStream(7)) == [frames.EndStreamAcked(7)]
+    assert source.say(line, peer_frames.EndStream(7)) == [peer_frames.EndStreamAcked(7)]
     assert driver.store.waiting_bytes == waiting
     assert b"".join(driver.manager.snapshot().state) == before
 
@@ -378,7 +379,7 @@ def test_ends_on_a_line_that_was_given_up_are_bounded(
     source = Source(driver)
     old, new = source.line(), source.line()
     for stream in range(4):
-        source.say(new, frames.EndStream(stream))
+        source.say(new, peer_frames.EndStream(stream))
     assert [getattr(each, "session", 0) for each in driver.effects][-2:] == [old, new]
 
 
@@ -472,7 +473,7 @@ class Walk:
         ends = [
             each.head.stream
             for each in self.driver.effects
-            if isinstance(each, LinkSend) and isinstance(each.head, frames.EndStream)
+            if isinstance(each, LinkSend) and isinstance(each.head, peer_frames.EndStream)
         ]
         return self.connected and self.stream in ends
 
@@ -481,9 +482,9 @@ class Walk:
         match event:
             case "DeleteQueue, the peer connected" | "DeleteQueue, the peer not connected":
                 self.caller.send(self.stream, Message())
-                self.caller.call(frames.DeleteQueue(ORDERS))
+                self.caller.call(queue_frames.DeleteQueue(ORDERS))
             case "DeleteQueue, though the queue carried nothing":
-                self.caller.call(frames.DeleteQueue(ORDERS))
+                self.caller.call(queue_frames.DeleteQueue(ORDERS))
             case "Welcome":
                 driver.effects.clear()
                 welcome = KeyedManager("c").welcome(driver.manager.hello(there))
@@ -494,7 +495,7 @@ class Walk:
                 driver.turn(LinkDown(there, "cut", 1.0))
                 self.connected = False
             case "EndStreamAcked":
-                said = Frame(frames.EndStreamAcked(self.stream), 0, memoryview(b""))
+                said = Frame(peer_frames.EndStreamAcked(self.stream), 0, memoryview(b""))
                 driver.turn(LinkFrame(there, said))
             case "Tick, after 30 days":
                 driver.advance(END_AGE_S_MAX + DAY_S)
@@ -532,5 +533,5 @@ def test_a_session_that_has_closed_bars_nothing(driver: ManagerDriver) -> None:
     source = Source(driver)
     old, new = source.line(), source.line()
     driver.turn(SessionClosed(old))
-    source.say(new, frames.EndStream(7))
+    source.say(new, peer_frames.EndStream(7))
     assert all(not each.ended for each in look_into(driver.manager).sessions.values())

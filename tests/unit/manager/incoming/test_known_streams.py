@@ -7,7 +7,8 @@ import pytest
 from dray.delivery.incoming import IncomingStreams, StreamKey
 from dray.errors import Misuse
 from dray.manager.events import CloseSession
-from dray.wire import frames
+from dray.wire import peer_frames
+from dray.wire.head import Head
 from tests.unit.manager.conftest import ManagerDriver
 
 SEQUENCE = 7
@@ -20,16 +21,16 @@ class Passing:
         self.driver, self.session = driver, session
         self.source = driver.source(session, letter)
 
-    def is_ended_by(self, head: frames.Head) -> bool:
+    def is_ended_by(self, head: Head) -> bool:
         del self.driver.effects[:]
         self.source.say(head)
         return any(isinstance(each, CloseSession) for each in self.driver.effects)
 
     def pass_over(self, stream: int) -> list[str]:
         """Open a stream and record a position in it; gives why it was refused."""
-        self.source.say(frames.OpenStream(stream, "orders"))
-        heads = self.source.say(frames.Passed(stream, SEQUENCE, 0, 5))
-        return [head.error for head in heads if isinstance(head, frames.StreamRefused)]
+        self.source.say(peer_frames.OpenStream(stream, "orders"))
+        heads = self.source.say(peer_frames.Passed(stream, SEQUENCE, 0, 5))
+        return [head.error for head in heads if isinstance(head, peer_frames.StreamRefused)]
 
 
 @pytest.fixture
@@ -46,8 +47,8 @@ def test_positions_of_one_source_are_bounded_and_known_streams_go_on(small: Mana
     assert [source.pass_over(stream) for stream in (1, 2, 3, 4)] == [[], [], [], ["misuse"]]
     small.crash()
     source = Passing(small, "b", 501)
-    source.source.say(frames.OpenStream(1, "orders"))
-    source.source.say(frames.Passed(1, SEQUENCE, 5, 9))
+    source.source.say(peer_frames.OpenStream(1, "orders"))
+    source.source.say(peer_frames.Passed(1, SEQUENCE, 5, 9))
     assert source.pass_over(5) == ["misuse"]
 
 
@@ -63,8 +64,8 @@ def test_a_session_asks_about_a_bounded_number_of_streams(
     monkeypatch.setattr("dray.manager.incoming.arrivals.STREAMS_PER_PEER_MAX", 3)
     source = Passing(small, "b", 500)
     for stream in (1, 2, 3, 1):
-        assert not source.is_ended_by(frames.OpenStream(stream, "no"))
-    assert source.is_ended_by(frames.OpenStream(4, "no"))
+        assert not source.is_ended_by(peer_frames.OpenStream(stream, "no"))
+    assert source.is_ended_by(peer_frames.OpenStream(4, "no"))
 
 
 def test_a_checkpoint_brings_the_count_back(monkeypatch: pytest.MonkeyPatch) -> None:

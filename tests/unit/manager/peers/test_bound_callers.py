@@ -10,7 +10,7 @@ from dray.manager.peers import bound_callers
 from dray.model.access import Access
 from dray.model.callers import OWNER, Caller
 from dray.testing.keyed_manager import id_named
-from dray.wire import frames
+from dray.wire import peer_frames, queue_frames
 from tests.unit.manager.conftest import ManagerDriver, Source
 from tests.unit.manager.rights.test_table import allowing
 
@@ -39,19 +39,19 @@ def called(driver: ManagerDriver, who: Caller, letter: str = "b") -> Source:
 
 def opens(source: Source) -> str:
     """What a source hears that opens a stream: nothing, or the code of the refusal."""
-    (answer,) = source.say(frames.OpenStream(STREAM, "orders"))
-    return answer.error if isinstance(answer, frames.StreamRefused) else ""
+    (answer,) = source.say(peer_frames.OpenStream(STREAM, "orders"))
+    return answer.error if isinstance(answer, peer_frames.StreamRefused) else ""
 
 
 def peers(driver: ManagerDriver):
-    return driver.session().call(frames.ListPeers()).peers
+    return driver.session().call(queue_frames.ListPeers()).peers
 
 
 def test_another_caller_under_the_id_of_a_manager_is_need_validation_until_it_is_accepted(driver):
     assert not opens(called(driver, CERTIFIED))
     driver.crash()
     thief = called(driver, THIEF)
-    (refusal,) = thief.say(frames.OpenStream(STREAM, "orders"))
+    (refusal,) = thief.say(peer_frames.OpenStream(STREAM, "orders"))
     assert refusal.error == "need-validation"
     assert "cert:mallory (10.0.0.9:4000) shows the key of" in refusal.sentence
     assert f"dray peer accept {ID}" in refusal.sentence
@@ -59,7 +59,7 @@ def test_another_caller_under_the_id_of_a_manager_is_need_validation_until_it_is
     assert (known.address, known.manager_id, known.caller) == (ID, ID, "cert:depot")
     assert (known.state, known.found_caller) == ("need-validation", "cert:mallory")
     assert [each.kind for each in driver.manager.notices()].count("other-caller") == 1
-    driver.session().call(frames.AcceptPeer(ID))
+    driver.session().call(queue_frames.AcceptPeer(ID))
     driver.crash()
     assert not opens(called(driver, THIEF))
     assert opens(called(driver, CERTIFIED)) == "need-validation"
@@ -70,11 +70,11 @@ def test_nothing_that_another_caller_says_of_a_stream_counts(driver):
     assert not opens(true)
     thief = called(driver, THIEF)
     opens(thief)
-    (refusal,) = thief.say(frames.Passed(STREAM, 5, 0, 100))
+    (refusal,) = thief.say(peer_frames.Passed(STREAM, 5, 0, 100))
     assert refusal.error == "stream-not-open"
-    (refusal,) = thief.say(frames.EndStream(STREAM))
+    (refusal,) = thief.say(peer_frames.EndStream(STREAM))
     assert refusal.error == "need-validation"
-    (position,) = true.say(frames.Passed(STREAM, 5, 0, 3))
+    (position,) = true.say(peer_frames.Passed(STREAM, 5, 0, 3))
     assert position.upto == 3, "the connection of the true one is as it was"
 
 
@@ -87,7 +87,7 @@ def test_a_renewed_certificate_has_the_same_caller_and_goes_on(driver):
 def test_a_manager_that_goes_from_a_token_to_a_certificate_is_accepted_once(driver):
     assert not opens(called(driver, Caller("token:depot")))
     assert opens(called(driver, CERTIFIED)) == "need-validation"
-    driver.session().call(frames.AcceptPeer(ID))
+    driver.session().call(queue_frames.AcceptPeer(ID))
     assert not opens(called(driver, CERTIFIED))
 
 
@@ -97,7 +97,7 @@ def test_the_known_caller_that_comes_again_ends_the_wait(driver):
     assert not opens(called(driver, CERTIFIED))
     assert [each.state for each in peers(driver)] == ["known"]
     with pytest.raises(Misuse, match="no other caller"):
-        driver.session().call(frames.AcceptPeer(ID))
+        driver.session().call(queue_frames.AcceptPeer(ID))
 
 
 def test_a_caller_that_says_nothing_binds_nothing_and_takes_the_place_of_nobody(driver):
@@ -113,7 +113,7 @@ def test_a_forgotten_caller_leaves_its_place_to_the_next_and_its_streams_end(dri
     first = called(driver, CERTIFIED)
     assert not opens(first)
     driver.effects.clear()
-    driver.session().call(frames.ForgetPeer(ID))
+    driver.session().call(queue_frames.ForgetPeer(ID))
     assert CloseSession(first.number) in driver.effects
     assert peers(driver) == []
     assert not opens(called(driver, THIEF))
@@ -130,5 +130,5 @@ def test_a_caller_comes_as_a_bounded_number_of_managers(driver, monkeypatch):
     driver.crash()
     assert opens(called(driver, CERTIFIED, "d")) == "misuse"
     assert not opens(called(driver, THIEF, "d"))
-    driver.session().call(frames.ForgetPeer(ID))
+    driver.session().call(queue_frames.ForgetPeer(ID))
     assert not opens(called(driver, CERTIFIED, "e"))

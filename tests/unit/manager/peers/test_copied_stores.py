@@ -12,7 +12,7 @@ from dray.manager.events import Answer
 from dray.model.ids import Incarnation
 from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
-from dray.wire import frames
+from dray.wire import peer_frames, queue_frames
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, bodies_at_destination
 
@@ -24,8 +24,8 @@ def send(pair: Pair, *bodies: bytes) -> None:
 
 def state_of_outgoing_queue(pair: Pair) -> tuple[str, int]:
     caller = pair.source.session()
-    described = caller.call(frames.DescribeQueue(ADDRESS))
-    assert isinstance(described, frames.QueueState)
+    described = caller.call(queue_frames.DescribeQueue(ADDRESS))
+    assert isinstance(described, queue_frames.QueueState)
     return described.info.state, described.info.message_count
 
 
@@ -47,7 +47,7 @@ def outgoing(pair: Pair) -> list[str]:
 
 
 def resolve(pair: Pair, *, discard: bool) -> None:
-    pair.source.session().call(frames.ResolveOutgoing(ADDRESS, discard))
+    pair.source.session().call(queue_frames.ResolveOutgoing(ADDRESS, discard))
     pair.source.advance(10.0)
     pair.deliver()
 
@@ -217,13 +217,13 @@ def test_the_earlier_of_two_copies_that_call_at_once_is_refused_with_a_word_at_b
         driver.source(501, incarnations=[true]),
     )
     for source in (first, second):
-        source.say(frames.OpenStream(9, "orders"))
+        source.say(peer_frames.OpenStream(9, "orders"))
     driver.effects = []
     driver.manager.notices()
-    first.say(frames.OpenStream(9, "orders", 2))
+    first.say(peer_frames.OpenStream(9, "orders", 2))
     (answer,) = driver.effects
     assert isinstance(answer, Answer)
-    assert isinstance(answer.head, frames.StreamRefused)
+    assert isinstance(answer.head, peer_frames.StreamRefused)
     assert (answer.head.error, answer.head.question) == ("other-copy", 2)
     (told,) = driver.manager.notices()
     assert "two copies of its data directory run" in told.sentence
@@ -285,8 +285,8 @@ def start_over_an_empty_folder(pair: Pair, tmp_path: Path) -> None:
 
 
 def peers(pair: Pair) -> list[tuple[str, str, str]]:
-    found = pair.source.session().call(frames.ListPeers())
-    assert isinstance(found, frames.PeerList)
+    found = pair.source.session().call(queue_frames.ListPeers())
+    assert isinstance(found, queue_frames.PeerList)
     return [(each.manager_id, each.state, each.found) for each in found.peers]
 
 
@@ -321,7 +321,7 @@ def test_an_accepted_manager_gets_all_that_waits(tmp_path: Path, *, crash: bool)
     pair.destination.session().create("orders")
     send(pair, b"second", b"third")
     pair.deliver()
-    pair.source.session().call(frames.AcceptPeer(str(ADDRESS).rpartition("/")[0]))
+    pair.source.session().call(queue_frames.AcceptPeer(str(ADDRESS).rpartition("/")[0]))
     if crash:
         pair.cut()
         pair.source.crash()
@@ -336,7 +336,7 @@ def test_a_forgotten_address_takes_whichever_manager_answers_next(tmp_path: Path
     send(pair, b"first")
     pair.deliver()
     start_over_an_empty_folder(pair, tmp_path)
-    pair.source.session().call(frames.ForgetPeer(str(ADDRESS).rpartition("/")[0]))
+    pair.source.session().call(queue_frames.ForgetPeer(str(ADDRESS).rpartition("/")[0]))
     send(pair, b"second")
     pair.source.advance(30.0)
     pair.deliver()
@@ -348,6 +348,6 @@ def test_accepting_where_nobody_strange_has_answered_is_refused(tmp_path: Path) 
     send(pair, b"first")
     pair.deliver()
     with pytest.raises(Misuse, match="nothing to accept"):
-        pair.source.session().call(frames.AcceptPeer(str(ADDRESS).rpartition("/")[0]))
+        pair.source.session().call(queue_frames.AcceptPeer(str(ADDRESS).rpartition("/")[0]))
     with pytest.raises(Misuse, match="no queue manager is known"):
-        pair.source.session().call(frames.ForgetPeer("nowhere:7340"))
+        pair.source.session().call(queue_frames.ForgetPeer("nowhere:7340"))

@@ -9,14 +9,14 @@ import pytest
 from dray.manager.events import Dial, HangUp, LinkDown, LinkUp
 from dray.model.message import Message
 from dray.model.queue import DeliveryInfo
-from dray.wire import frames
+from dray.wire import queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, pair  # noqa: F401 - a fixture
 
 
 def delivery(caller: Caller) -> DeliveryInfo:
-    info = caller.call(frames.DescribeQueue(ADDRESS)).info.delivery
+    info = caller.call(queue_frames.DescribeQueue(ADDRESS)).info.delivery
     assert info is not None
     return info
 
@@ -67,7 +67,7 @@ def test_a_failure_that_repeats_itself_is_one_change_that_is_counted(driver: Man
 def test_only_an_outgoing_queue_has_a_delivery(driver: ManagerDriver) -> None:
     caller = driver.session()
     caller.create("orders")
-    assert caller.call(frames.DescribeQueue("orders")).info.delivery is None
+    assert caller.call(queue_frames.DescribeQueue("orders")).info.delivery is None
 
 
 def test_a_link_that_is_accepted_and_never_welcomed_is_dialled_again(driver: ManagerDriver) -> None:

@@ -11,7 +11,7 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import HOPS_MAX
 from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames, queue_frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
 from tests.unit.manager.net import Net, address, peer
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
@@ -79,7 +79,7 @@ def test_what_becomes_of_a_message_is_told_back_over_every_hop(net: Net) -> None
     receiver = net["c"].session()
     orders = receiver.open("orders")
     receiver.receive(orders, max_messages=1)
-    receiver.call(frames.PurgeQueue(orders))
+    receiver.call(queue_frames.PurgeQueue(orders))
     net.crash("b")
     net.advance(31.0)
     caller.send(queue, Message(body=b"wakes the links"))
@@ -106,7 +106,7 @@ def test_messages_that_go_in_a_circle_are_ended_by_their_hops(tmp_path: Path) ->
     caller.send(caller.open(ORDERS), Message(body=b"round", use_dead_letter_queue=True))
     net.deliver()
     assert dead(caller) == [(MessageClass.NACK_HOP_COUNT_EXCEEDED, b"round")]
-    circled = [head for _, _, head in net.said if isinstance(head, frames.Data)]
+    circled = [head for _, _, head in net.said if isinstance(head, peer_frames.Data)]
     assert len(circled) == HOPS_MAX + 1
     assert net["b"].store.live_bytes == 0
 
@@ -139,7 +139,7 @@ def test_word_that_cannot_leave_a_circle_ends_after_as_many_hops_as_a_message(
     caller = net["a"].session()
     caller.send(caller.open(ORDERS), Message(body=b"round", use_dead_letter_queue=True))
     net.deliver()
-    caller.call(frames.DeleteQueue(ORDERS))
+    caller.call(queue_frames.DeleteQueue(ORDERS))
     net.deliver()
     net.unblock("b", "d")
     net["b"].advance(31.0)
@@ -148,7 +148,7 @@ def test_word_that_cannot_leave_a_circle_ends_after_as_many_hops_as_a_message(
             break
     else:
         raise AssertionError("word goes round for ever")
-    told = [head for _, _, head in net.said if isinstance(head, frames.Confirmations)]
+    told = [head for _, _, head in net.said if isinstance(head, peer_frames.Confirmations)]
     assert max(each.hops for head in told for each in head.confirmations) == HOPS_MAX
     assert dead(caller) == [(MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER, b"round")]
 
@@ -160,8 +160,8 @@ def test_word_comes_back_by_the_way_that_is_left_when_another_was_given_up(tmp_p
     caller = net["a"].session()
     caller.send(caller.open(ORDERS), Message(body=b"1"))
     net.deliver()
-    caller.call(frames.DeleteQueue(ORDERS))
-    net["d"].session().call(frames.DeleteQueue(ORDERS))
+    caller.call(queue_frames.DeleteQueue(ORDERS))
+    net["d"].session().call(queue_frames.DeleteQueue(ORDERS))
     net.deliver()
     net["a"].config["routes"] = {peer("c"): peer("b")}
     net.crash("a")
@@ -169,7 +169,7 @@ def test_word_comes_back_by_the_way_that_is_left_when_another_was_given_up(tmp_p
     caller.send(caller.open(ORDERS), Message(body=b"2", use_dead_letter_queue=True))
     net.deliver()
     receiver = net["c"].session()
-    receiver.call(frames.PurgeQueue(receiver.open("orders")))
+    receiver.call(queue_frames.PurgeQueue(receiver.open("orders")))
     net.deliver()
     assert dead(net["a"].session()) == [(MessageClass.NACK_Q_PURGED, b"2")]
 
@@ -228,7 +228,7 @@ def test_large_messages_and_whole_transactions_of_two_origins_do_not_mix(tmp_pat
         caller.commit(transaction, 3)
     net.deliver()
     for _ in "ad":
-        whole = frames.ReceiveTransaction(orders, receiver.number_for(), 0.0)
+        whole = message_frames.ReceiveTransaction(orders, receiver.number_for(), 0.0)
         head, body = receiver.call_whole(whole)
         assert len(head.envelopes) == 2
         assert (b"a" in body[-2:]) != (b"d" in body[-2:])
@@ -246,7 +246,7 @@ def test_what_a_hop_has_sent_and_must_expire_is_in_doubt_and_acknowledged_by_nob
     caller.send(caller.open(ORDERS), late)
     for host in "cab" * 10:
         net._carry(host)
-        if any(who == "b" and isinstance(head, frames.Data) for who, _, head in net.said):
+        if any(who == "b" and isinstance(head, peer_frames.Data) for who, _, head in net.said):
             break
     net["c"].effects.clear()
     net.block("b", "c")

@@ -28,7 +28,8 @@ from dray.model.classes import MessageClass
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.testing.keyed_manager import KeyedManager, id_named
-from dray.wire import frames
+from dray.wire import frames, peer_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
@@ -45,7 +46,7 @@ class Pair:
         self.destination = ManagerDriver(path / "destination", "b")
         self.line: int | None = None
         self.next_line = 1000
-        self.said: list[frames.Head] = []
+        self.said: list[Head] = []
 
     def deliver(self, *, upto: int = 10_000) -> int:
         """Carry frames until nothing is said any more, or `upto` of them."""
@@ -87,7 +88,7 @@ class Pair:
         elif isinstance(effect, LinkSend):
             self._tell(effect.head, self.source.body_of(effect))
 
-    def _tell(self, head: frames.Head, body: bytes) -> None:
+    def _tell(self, head: Head, body: bytes) -> None:
         self.said.append(head)
         if self.line is not None:
             frame = Frame(head, 0, memoryview(bytearray(body)))
@@ -173,7 +174,7 @@ def test_consumed_messages_do_not_come_back_when_they_are_sent_again(pair: Pair)
     queue = caller.open(ADDRESS)
     caller.send(queue, Message(body=b"a"), Message(body=b"b"))
     pair.deliver(upto=5)
-    assert any(isinstance(head, frames.Data) for head in pair.said)
+    assert any(isinstance(head, peer_frames.Data) for head in pair.said)
     assert bodies_at_destination(pair) == [b"a", b"b"]
     pair.cut()
     pair.destination.crash()
@@ -195,7 +196,7 @@ def test_a_queue_that_does_not_exist_drains_the_outgoing_queue_into_dead_letters
     gone = Message(body=b"gone", use_dead_letter_queue=False)
     caller.send(queue, kept, unasked, gone)
     pair.deliver()
-    info = caller.call(frames.DescribeQueue(ADDRESS))
+    info = caller.call(queue_frames.DescribeQueue(ADDRESS))
     assert info.info.message_count == 0
     envelopes, bodies = caller.receive(caller.open("system$;deadxact"), max_messages=9)
     assert bodies == [b"kept", b"kept unasked"]
@@ -208,8 +209,8 @@ def test_a_message_without_a_transaction_does_not_enter_a_transactional_queue(
     """R7: no manager of this house sends one, so the line takes the transaction off."""
     tell = pair._tell
 
-    def without_transaction(head: frames.Head, body: bytes) -> None:
-        if isinstance(head, frames.Data):
+    def without_transaction(head: Head, body: bytes) -> None:
+        if isinstance(head, peer_frames.Data):
             bare = [replace(each, transaction=0, marks=0) for each in head.envelopes]
             head = replace(head, envelopes=bare)
         tell(head, body)
@@ -272,7 +273,7 @@ def test_a_confirmation_behind_an_answer_that_was_held_up_finds_its_message_deli
     """The order ack in front of it is of an earlier question, and true all the same."""
     caller = pair.source.session()
     caller.send(caller.open(ADDRESS), Message(body=b"x", use_journal_queue=True))
-    while not any(isinstance(head, frames.Data) for head in pair.said):
+    while not any(isinstance(head, peer_frames.Data) for head in pair.said):
         pair.deliver(upto=1)
     pair.destination.effects.clear()
     pair.cut()
@@ -280,7 +281,9 @@ def test_a_confirmation_behind_an_answer_that_was_held_up_finds_its_message_deli
     pair.destination.effects.clear()
     pair.source.advance(10.0)
     held: list[Effect] = []
-    while not any(isinstance(getattr(each, "head", None), frames.Confirmations) for each in held):
+    while not any(
+        isinstance(getattr(each, "head", None), peer_frames.Confirmations) for each in held
+    ):
         for effect in list(pair.source.effects):
             pair._outward(effect)
         pair.source.effects.clear()
@@ -302,7 +305,7 @@ def test_a_full_destination_computer_is_resent_to_until_there_is_room(tmp_path: 
     """S3-3: no negative acknowledgment, no loss; the source tries again until it fits."""
     pair = Pair(tmp_path)
     receiver = pair.destination.session()
-    receiver.call(frames.SetQuota("", 400, None))
+    receiver.call(queue_frames.SetQuota("", 400, None))
     full = receiver.create("orders")
     receiver.send(full, Message(body=b"x" * 200))
     caller = pair.source.session()
@@ -334,7 +337,7 @@ def test_a_quota_smaller_than_a_frame_lets_in_what_fits(tmp_path: Path) -> None:
     """Three messages travel in one frame and only one at a time has room."""
     pair = Pair(tmp_path)
     receiver = pair.destination.session()
-    receiver.call(frames.SetQuota("", 400, None))
+    receiver.call(queue_frames.SetQuota("", 400, None))
     small = receiver.create("orders")
     caller = pair.source.session()
     names = [b"1" * 200, b"2" * 200, b"3" * 200]
@@ -373,7 +376,7 @@ def test_messages_are_there_as_they_arrive_and_others_may_stand_between_them(
     caller.commit(transaction, 1)
     while not arrived:
         assert pair.deliver(upto=1)
-        arrived = receiver.call(frames.DescribeQueue("orders")).info.message_count
+        arrived = receiver.call(queue_frames.DescribeQueue("orders")).info.message_count
     assert arrived < len(expected)
     receiver.send(orders, Message(body=b"of another"))
     pair.deliver()
@@ -384,13 +387,13 @@ def test_messages_are_there_as_they_arrive_and_others_may_stand_between_them(
 def test_a_paused_queue_sends_nothing_until_it_is_resumed(pair: Pair) -> None:
     caller = pair.source.session()
     queue = caller.open(ADDRESS)
-    caller.call(frames.PauseQueue(ADDRESS, paused=True))
+    caller.call(queue_frames.PauseQueue(ADDRESS, paused=True))
     caller.send(queue, Message(body=b"later"))
     pair.source.crash()
     pair.source.advance(100.0)
     assert pair.deliver() == 0
     caller = pair.source.session()
-    caller.call(frames.PauseQueue(ADDRESS, paused=False))
+    caller.call(queue_frames.PauseQueue(ADDRESS, paused=False))
     pair.deliver()
     assert bodies_at_destination(pair) == [b"later"]
 
@@ -400,15 +403,15 @@ def test_a_stream_comes_on_the_newest_session_that_opened_it_and_on_no_other(tmp
     driver.session().create("orders")
     first, second = (driver.source(session) for session in (500, 501))
     for source in (first, second):
-        source.say(frames.OpenStream(9, "orders"))
+        source.say(peer_frames.OpenStream(9, "orders"))
     driver.effects = []
-    late = frames.Data(9, 1, 0, [])
+    late = peer_frames.Data(9, 1, 0, [])
     first.say(late)
     (answer,) = driver.effects
     assert isinstance(answer, Answer)
-    assert isinstance(answer.head, frames.StreamRefused)
+    assert isinstance(answer.head, peer_frames.StreamRefused)
     driver.effects = []
-    first.say(frames.OpenStream(9, "orders"))
+    first.say(peer_frames.OpenStream(9, "orders"))
     assert driver.effects == []
 
 
@@ -419,9 +422,9 @@ def test_a_question_that_was_overtaken_does_not_count_as_the_last(tmp_path: Path
     source = driver.source(500)
     driver.effects = []
     for question in (2, 1):
-        source.say(frames.OpenStream(9, "orders", question))
+        source.say(peer_frames.OpenStream(9, "orders", question))
     heads = [each.head for each in driver.effects if isinstance(each, Answer)]
-    assert [each.question for each in heads if isinstance(each, frames.StreamState)] == [2, 2]
+    assert [each.question for each in heads if isinstance(each, peer_frames.StreamState)] == [2, 2]
 
 
 @pytest.mark.parametrize("welcomed", [False, True])
@@ -461,7 +464,7 @@ def test_a_manager_without_an_id_ends_nobodys_session_but_its_own(
     driver.turn(Request(500, Frame(hello, 1, memoryview(b""))))
     closed = [each.session for each in driver.effects if isinstance(each, CloseSession)]
     assert closed == [500]
-    assert isinstance(client.call(frames.Describe()), frames.ManagerState)
+    assert isinstance(client.call(queue_frames.Describe()), queue_frames.ManagerState)
 
 
 def test_a_manager_does_not_end_the_session_of_a_client_that_says_its_id(tmp_path: Path) -> None:
@@ -469,5 +472,5 @@ def test_a_manager_does_not_end_the_session_of_a_client_that_says_its_id(tmp_pat
     driver.turn(SessionOpened(400, OWNER))
     hello = frames.Hello("client", id_named("a"))
     driver.turn(Request(400, Frame(hello, 1, memoryview(b""))))
-    driver.source(500, "a").say(frames.OpenStream(7, "orders"))
+    driver.source(500, "a").say(peer_frames.OpenStream(7, "orders"))
     assert not [each for each in driver.effects if isinstance(each, CloseSession)]

@@ -10,7 +10,7 @@ from dray import errors
 from dray.manager.events import Peer, Reachable
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import peer_frames, queue_frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.net import Net, address
@@ -48,13 +48,13 @@ def test_deleting_an_outgoing_queue_keeps_what_awaits_confirmation_in_doubt(
         net.block("a", "c")
         caller = net["a"].session()
         caller.send(caller.open(ORDERS), asking(b"late", full, **DEAD))
-    caller.call(frames.DeleteQueue(ORDERS))
+    caller.call(queue_frames.DeleteQueue(ORDERS))
     purged = MessageClass.NACK_PURGED
     last = (purged, b"late") if crash else (purged, b"here")
     there = [(IN_DOUBT, b"there"), (IN_DOUBT, b"here")] if crash else [(IN_DOUBT, b"there")]
     assert dead(caller) == [*there, last]
     assert [each for each, _ in acknowledged(caller)] == [purged]
-    info = caller.call(frames.DescribeQueue("order_queue$")).info
+    info = caller.call(queue_frames.DescribeQueue("order_queue$")).info
     assert info.message_count == 1, "what another outgoing queue has delivered waits on"
 
 
@@ -65,10 +65,10 @@ def test_deleting_an_outgoing_queue_calls_nothing_undelivered_that_may_have_arri
     caller.send(caller.open(ORDERS), Message(body=b"?", **DEAD))
     for _ in range(20):
         net._carry("a")
-        if any(isinstance(head, frames.Data) for _, _, head in net.said):
+        if any(isinstance(head, peer_frames.Data) for _, _, head in net.said):
             break
         net._carry("c")
-    caller.call(frames.DeleteQueue(ORDERS))
+    caller.call(queue_frames.DeleteQueue(ORDERS))
     assert dead(caller) == [(IN_DOUBT, b"?")]
 
 
@@ -80,14 +80,14 @@ def test_many_messages_in_doubt_are_given_up_a_portion_at_a_time(
     queue = caller.open(ORDERS)
     for number in range(4):
         caller.send(queue, Message(body=b"%d" % number, **kept))
-    while not any(isinstance(head, frames.Data) for _, _, head in net.said):
+    while not any(isinstance(head, peer_frames.Data) for _, _, head in net.said):
         net.step()
     # One fact fills the room of a turn.
     monkeypatch.setattr("dray.manager.disk.room.RoomLeft.portion_bytes", 1)
-    caller.ask(frames.DeleteQueue(ORDERS))
+    caller.ask(queue_frames.DeleteQueue(ORDERS))
     left = []
     for _ in range(4):
-        left.append(caller.call(frames.DescribeQueue(ORDERS)).info.message_count)
+        left.append(caller.call(queue_frames.DescribeQueue(ORDERS)).info.message_count)
         net["a"].advance(0.0)
     assert left == [3, 2, 1, 0]
     assert dead(caller) == [(IN_DOUBT, b"%d" % number) for number in range(4) if kept]
@@ -99,13 +99,13 @@ def test_word_of_a_queue_that_was_deleted_comes_over_a_later_connection(net: Net
     caller.send(caller.open(ORDERS), asking(b"x", Acknowledge.FULL_RECEIVE, **DEAD))
     net.deliver()
     net.block("a", "c")
-    net["c"].session().call(frames.DeleteQueue("orders"))
+    net["c"].session().call(queue_frames.DeleteQueue("orders"))
     net.unblock("a", "c")
     net.advance(31.0)
     deleted = MessageClass.NACK_Q_DELETED
     assert dead(caller) == [(deleted, b"x")]
     assert [each for each, _ in acknowledged(caller)] == [deleted]
-    assert caller.call(frames.DescribeQueue("order_queue$")).info.message_count == 0
+    assert caller.call(queue_frames.DescribeQueue("order_queue$")).info.message_count == 0
 
 
 def test_a_queue_that_is_deleted_and_made_again_goes_on_with_its_streams(net: Net) -> None:
@@ -114,7 +114,7 @@ def test_a_queue_that_is_deleted_and_made_again_goes_on_with_its_streams(net: Ne
     caller.send(queue, Message(body=b"1"))
     net.deliver()
     receiver = net["c"].session()
-    receiver.call(frames.DeleteQueue("orders"))
+    receiver.call(queue_frames.DeleteQueue("orders"))
     orders = receiver.create("orders")
     net.cut("a", "c")
     net.advance(31.0)
@@ -141,7 +141,7 @@ def test_what_a_plain_queue_elsewhere_refuses_is_a_dead_letter_there_and_nowhere
     refused = MessageClass.NACK_Q_EXCEED_QUOTA
     assert dead(receiver, "system$;deadletter") == [(refused, bytes(1000))]
     assert [each for each, _ in acknowledged(caller)] == [refused]
-    kept = [frames.DescribeQueue(name) for name in ("small", "system$;deadletter")]
+    kept = [queue_frames.DescribeQueue(name) for name in ("small", "system$;deadletter")]
     assert net["c"].store.live_bytes == sum(receiver.call(each).info.byte_count for each in kept)
     net.crash("c")
     net.advance(100.0)
@@ -149,7 +149,7 @@ def test_what_a_plain_queue_elsewhere_refuses_is_a_dead_letter_there_and_nowhere
     assert dead(receiver, "system$;deadletter") == [(refused, bytes(1000))]
     for name in ("system$;deadxact", "system$;deadletter"):
         assert dead(caller, name) == []
-    assert caller.call(frames.DescribeQueue("order_queue$")).info.message_count == 0
+    assert caller.call(queue_frames.DescribeQueue("order_queue$")).info.message_count == 0
 
 
 def test_what_a_plain_queue_elsewhere_took_is_not_in_doubt_at_its_source(net: Net) -> None:
@@ -194,7 +194,7 @@ def test_an_address_of_its_own_is_a_queue_of_this_manager(driver: ManagerDriver)
     )
     caller.send(orders, wanted)
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.ACK_REACH_QUEUE]
-    assert caller.call(frames.DescribeQueue(address("here", "orders"))).info.name == "orders"
+    assert caller.call(queue_frames.DescribeQueue(address("here", "orders"))).info.name == "orders"
     assert caller.open(address("there", "orders")) != orders
 
 

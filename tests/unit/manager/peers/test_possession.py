@@ -25,7 +25,8 @@ from dray.model.callers import OWNER
 from dray.model.ids import Incarnation
 from dray.model.message import Message
 from dray.testing.keyed_manager import ONCE, KeyedManager, id_named
-from dray.wire import frames
+from dray.wire import frames, peer_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.stream import Frame
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver, Source
@@ -48,11 +49,11 @@ class Forger:
     def __init__(self, driver: ManagerDriver, hello: frames.Hello) -> None:
         self.driver = driver
         driver.turn(SessionOpened(FORGED, OWNER))
-        self.said: list[frames.Head] = []
+        self.said: list[Head] = []
         self.ended = False
         self.say(hello)
 
-    def say(self, head: frames.Head) -> None:
+    def say(self, head: Head) -> None:
         for each in self.driver.turn(Request(FORGED, Frame(head, 0, memoryview(b"")))):
             if isinstance(each, Answer) and each.session == FORGED:
                 self.said.append(each.head)
@@ -71,15 +72,15 @@ def notices(driver: ManagerDriver) -> list[tuple[str, str]]:
 
 def forge(pair: Pair, hello: frames.Hello) -> Forger:  # noqa: F811
     """As the attack went: learn the sequence from DeliveryInfo, pass over what is to come."""
-    info = pair.source.session().call(frames.DescribeQueue(ADDRESS)).info.delivery
+    info = pair.source.session().call(queue_frames.DescribeQueue(ADDRESS)).info.delivery
     (queue,) = look_into(pair.source.manager).state.queues.outgoing()
     forger = Forger(pair.destination, hello)
     sequence_id = info.sequence_id or int(pair.source.now + 1000) << 32
     for head in (
-        frames.OpenStream(queue.number, "orders"),
-        frames.Passed(queue.number, sequence_id, 0, 1 << 20),
-        frames.EndStream(queue.number),
-        frames.ConfirmationsAcked(queue.number, 0),
+        peer_frames.OpenStream(queue.number, "orders"),
+        peer_frames.Passed(queue.number, sequence_id, 0, 1 << 20),
+        peer_frames.EndStream(queue.number),
+        peer_frames.ConfirmationsAcked(queue.number, 0),
     ):
         if not forger.ended:
             forger.say(head)
@@ -105,7 +106,7 @@ def test_a_forged_source_loses_no_message(pair: Pair):  # noqa: F811
 def test_a_forged_source_that_replays_all_that_a_source_said_is_refused(pair: Pair):  # noqa: F811
     send(pair, b"once")
     pair.deliver()
-    said = [each for each in pair.said if isinstance(each, frames.Hello | frames.OpenStream)]
+    said = [each for each in pair.said if isinstance(each, frames.Hello | peer_frames.OpenStream)]
     forger = Forger(pair.destination, said[0])
     forger.say(said[1])
     assert forger.ended
@@ -153,9 +154,9 @@ def test_word_of_a_stream_that_a_caller_has_not_opened_does_not_count(tmp_path: 
     driver = ManagerDriver(tmp_path / "b", "b")
     driver.session().create("orders")
     source = driver.source(500, "a")
-    source.say(frames.OpenStream(7, "orders"))
+    source.say(peer_frames.OpenStream(7, "orders"))
     driver.manager.notices()
-    for head in (frames.ConfirmationsAcked(8, 0), frames.RepairAnswer(8, 1, ["header"])):
+    for head in (peer_frames.ConfirmationsAcked(8, 0), peer_frames.RepairAnswer(8, 1, ["header"])):
         assert source.say(head) == []
     assert notices(driver) == [(NoticeKind.KEY_NOT_SHOWN, id_named("a"))] * 2
 
@@ -165,11 +166,11 @@ def test_a_proof_of_one_stream_opens_no_other_and_leads_to_no_other_queue(tmp_pa
     for name in ("orders", "payroll"):
         driver.session().create(name)
     for number, other in enumerate(
-        (frames.OpenStream(8, "orders"), frames.OpenStream(7, "payroll")), FORGED + 1
+        (peer_frames.OpenStream(8, "orders"), peer_frames.OpenStream(7, "payroll")), FORGED + 1
     ):
         source: Source = driver.source(number, "a")
-        proof = source.keyed.proven(frames.OpenStream(7, "orders")).proof
-        forged = frames.OpenStream(other.stream, other.queue, proof=proof)
+        proof = source.keyed.proven(peer_frames.OpenStream(7, "orders")).proof
+        forged = peer_frames.OpenStream(other.stream, other.queue, proof=proof)
         frame = Frame(forged, 0, memoryview(b""))
         assert CloseSession(number) in driver.turn(Request(number, frame))
 
@@ -190,15 +191,15 @@ def test_a_forged_destination_is_sent_nothing_and_its_word_does_not_count(
     assert hello.once
     for head in (
         welcome,
-        frames.StreamState(queue.number, queue.stream.sequence_id, 1 << 20, question=9),
+        peer_frames.StreamState(queue.number, queue.stream.sequence_id, 1 << 20, question=9),
     ):
         pair.source.turn(LinkFrame(PEER, Frame(head, 0, memoryview(b""))))
     assert not any(isinstance(each, LinkSend) for each in pair.source.effects)
     assert HangUp(PEER) in pair.source.effects
     assert (NoticeKind.KEY_NOT_SHOWN, "dray://127.0.0.1:7340") in notices(pair.source)
     caller = pair.source.session()
-    assert caller.call(frames.DescribeQueue(ADDRESS)).info.state == "need-validation"
-    (known,) = caller.call(frames.ListPeers()).peers
+    assert caller.call(queue_frames.DescribeQueue(ADDRESS)).info.state == "need-validation"
+    (known,) = caller.call(queue_frames.ListPeers()).peers
     assert (known.manager_id, known.state, known.found) == (
         pair.destination.manager_id, "need-validation", "",
     )  # fmt: skip
@@ -206,7 +207,7 @@ def test_a_forged_destination_is_sent_nothing_and_its_word_does_not_count(
     pair.source.advance(60.0)
     pair.deliver()
     assert bodies_at_destination(pair) == [b"before", *(b"%d" % n for n in range(5))]
-    (known,) = pair.source.session().call(frames.ListPeers()).peers
+    (known,) = pair.source.session().call(queue_frames.ListPeers()).peers
     assert known.state == "known"
 
 
@@ -217,7 +218,7 @@ def test_the_first_to_answer_at_an_address_is_not_remembered_without_its_key(dri
     driver.turn(LinkUp(FAR))
     claimed = frames.Welcome(id_named("c"), "c", "", 1, public=b"", once=ONCE, proof=bytes(32))
     driver.turn(LinkFrame(FAR, Frame(claimed, 0, memoryview(b""))))
-    assert driver.session().call(frames.ListPeers()).peers == []
+    assert driver.session().call(queue_frames.ListPeers()).peers == []
 
 
 def test_the_key_of_a_manager_stays_after_a_restart_and_in_a_checkpoint(driver: ManagerDriver):

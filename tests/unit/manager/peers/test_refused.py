@@ -10,7 +10,7 @@ import pytest
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.model.queue import QueueInfo
-from dray.wire import frames
+from dray.wire import peer_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller
 from tests.unit.manager.net import Net, address
@@ -36,7 +36,7 @@ def contents(caller: Caller, queue: str) -> list[int]:
 
 
 def info(caller: Caller, queue: str = ORDERS) -> QueueInfo:
-    return caller.call(frames.DescribeQueue(queue)).info
+    return caller.call(queue_frames.DescribeQueue(queue)).info
 
 
 def kinds(net: Net, host: str) -> dict[str, int]:
@@ -130,10 +130,12 @@ def test_the_source_keeps_a_message_until_it_has_heard_whether_it_was_refused(ne
     """The order ack comes first, and counts only when the word has come."""
     sender = net["a"].session()
     sender.send(sender.open(ORDERS), *numbered(1, 2, 3))
-    while not any(isinstance(head, frames.Data) for _, _, head in net.said):
+    while not any(isinstance(head, peer_frames.Data) for _, _, head in net.said):
         net.step()
-    acks = [each for each in net["d"].effects if isinstance(each.head, frames.StreamState)]
-    (told,) = [each for each in net["d"].effects if isinstance(each.head, frames.Confirmations)]
+    acks = [each for each in net["d"].effects if isinstance(each.head, peer_frames.StreamState)]
+    (told,) = [
+        each for each in net["d"].effects if isinstance(each.head, peer_frames.Confirmations)
+    ]
     assert acks[-1].head.refused == 1
     net["d"].effects.remove(told)
     net.deliver()
@@ -147,13 +149,13 @@ def test_the_source_keeps_a_message_until_it_has_heard_whether_it_was_refused(ne
 def test_what_was_received_before_the_order_ack_counts_is_in_the_journal(net: Net) -> None:
     sender, receiver = net["a"].session(), net["d"].session()
     sender.send(sender.open(ORDERS), *numbered(1, 2, 3, use_journal_queue=True))
-    while not any(isinstance(head, frames.Data) for _, _, head in net.said):
+    while not any(isinstance(head, peer_frames.Data) for _, _, head in net.said):
         net.step()
     held, net["d"].effects = net["d"].effects, []
     receiver.receive(receiver.open("orders"), max_messages=2)
     # Word of the refusal and of both receipts comes in one frame.
     net["d"].effects[:0] = [
-        each for each in held if not isinstance(each.head, frames.Confirmations)
+        each for each in held if not isinstance(each.head, peer_frames.Confirmations)
     ]
     net.cut("a", "d")
     net.advance(40.0)
@@ -179,7 +181,7 @@ def test_an_end_after_the_arrival_is_a_dead_letter_only_if_the_sender_asked(net:
     queue = sender.open(ORDERS)
     sender.send(queue, *numbered(1), *numbered(2, dead_letter=True))
     net.deliver()
-    receiver.call(frames.PurgeQueue(receiver.open("orders")))
+    receiver.call(queue_frames.PurgeQueue(receiver.open("orders")))
     net.deliver()
     assert contents(sender, DEAD) == [2]
     assert kinds(net, "a") == {"ended-purged": 2}
@@ -274,7 +276,7 @@ class TestForwarded:
 
 def test_a_dead_letter_for_which_the_quota_has_no_room_is_said(net: Net) -> None:
     sender = net["a"].session()
-    sender.call(frames.SetQuota("", None, 2 * BODY))
+    sender.call(queue_frames.SetQuota("", None, 2 * BODY))
     sender.send(sender.open(ORDERS), *numbered(1, 2, 3, 4, 5))
     net.deliver()
     assert contents(sender, DEAD) == [3]
@@ -301,7 +303,7 @@ class TestMissingQueue:
         assert "there is no queue 'typo'" in refusal.sentence
         assert refusal.since <= look_into(net["a"].manager).now
         (listed,) = [
-            each for each in sender.call(frames.ListQueues()).queues if each.name == self.TYPO
+            each for each in sender.call(queue_frames.ListQueues()).queues if each.name == self.TYPO
         ]
         assert (listed.state, listed.delivery.refusal) == ("refused", refusal)
         assert contents(sender, DEAD) == [1, 2, 3]

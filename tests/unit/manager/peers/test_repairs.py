@@ -12,7 +12,8 @@ from dray.manager.peers.repairs import nameable
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import HOLES_NAMED_MAX
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, large_frames, peer_frames, queue_frames, selections
+from dray.wire.head import Head
 from dray.wire.record import PartMark
 from dray.wire.stream import Frame
 from tests.inspection import look_into
@@ -67,15 +68,15 @@ class Pair:
 
     def send_with_hole(self, quota: int = 3_500, **options: Any) -> int:
         """The quota of the queue lets only the first of the fragments in, and the trailer."""
-        self.destination.call(frames.SetQuota("heavy", quota, None))
+        self.destination.call(queue_frames.SetQuota("heavy", quota, None))
         sequence = self.send(**options)
-        self.destination.call(frames.SetQuota("heavy", None, None))
+        self.destination.call(queue_frames.SetQuota("heavy", None, None))
         return sequence
 
     def receive(self, caller: Caller, *, repair: bool = True, timeout: float = 60.0) -> int:
         """Ask for a large message; gives the request."""
         statusq = caller.open("statusq")
-        head = frames.LargeReceive(
+        head = large_frames.LargeReceive(
             caller.open("heavy"),
             caller.number_for(),
             timeout,
@@ -85,7 +86,7 @@ class Pair:
         return caller.ask(head)
 
 
-def answers_to(net: Net, caller: Caller, request: int) -> list[frames.Head]:
+def answers_to(net: Net, caller: Caller, request: int) -> list[Head]:
     """Carry everything that is said; gives what a client is answered on the way."""
     found = [each.head for each in caller.answers(request)]
     carried = 1
@@ -108,17 +109,17 @@ def dead_classes(pair: Pair) -> list[MessageClass]:
     return [MessageClass(each.message_class) for each in envelopes]
 
 
-def bodies_of(caller: Caller, found: frames.LargeFound) -> list[bytes]:
+def bodies_of(caller: Caller, found: large_frames.LargeFound) -> list[bytes]:
     heavy = caller.open("heavy")
     return [
-        caller.call_whole(frames.ReadPart(heavy, part.lookup_id, 0, part.length))[1][-1:]
+        caller.call_whole(large_frames.ReadPart(heavy, part.lookup_id, 0, part.length))[1][-1:]
         for part in found.parts
     ]
 
 
-def assert_whole(caller: Caller, answers: list[frames.Head], sequence: int) -> None:
+def assert_whole(caller: Caller, answers: list[Head], sequence: int) -> None:
     (found,) = answers
-    assert isinstance(found, frames.LargeFound), found
+    assert isinstance(found, large_frames.LargeFound), found
     assert found.sequence == sequence
     assert bodies_of(caller, found) == [bytes([n]) for n in range(1, 6)]
 
@@ -158,11 +159,11 @@ def test_without_repair_the_hole_is_told_and_its_parts_reach_the_source(pair: Pa
     assert failed.error == "large-message-hole"
     name = failed.fields["sequence_id"]
     number = caller.number_for()
-    reject = frames.LargeReceive(
+    reject = large_frames.LargeReceive(
         caller.open("heavy"),
         number,
         0.0,
-        frames.SelectBySequence(name),
+        selections.SelectBySequence(name),
         status_queue=caller.open("statusq"),
         reject=True,
     )
@@ -188,7 +189,7 @@ def test_a_hole_of_which_no_copy_was_asked_for_is_raised_at_once_and_says_so(pai
 def test_a_purged_copy_is_told_gone(pair: Pair) -> None:
     pair.send_with_hole()
     source = pair.source
-    source.call(frames.PurgeQueue(source.open("system$;deadxact")))
+    source.call(queue_frames.PurgeQueue(source.open("system$;deadxact")))
     caller = pair.destination
     (failed,) = answers_to(pair.net, caller, pair.receive(caller))
     assert failed.error == "large-message-hole"
@@ -253,7 +254,9 @@ def test_asking_twice_sends_nothing_twice(pair: Pair) -> None:
     assert_whole(one, answers, sequence)
     assert [each.head for each in two.answers(second)] == []
     (queue,) = [
-        each for each in pair.destination.call(frames.ListQueues()).queues if each.name == "heavy"
+        each
+        for each in pair.destination.call(queue_frames.ListQueues()).queues
+        if each.name == "heavy"
     ]
     assert queue.message_count == 7
 
@@ -281,14 +284,14 @@ def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> N
     driver.advance(10)
     request = pair.receive(caller, timeout=0.0)
     (found,) = [each.head for each in caller.answers(request)]
-    assert isinstance(found, frames.LargeFound)
+    assert isinstance(found, large_frames.LargeFound)
     assert len(found.parts) == 2
 
 
 def test_a_peer_may_only_ask_about_its_own_stream(pair: Pair) -> None:
     pair.send_with_hole()
     source = pair.net["a"]
-    wanted = frames.RepairWanted(pair.leading, 1, [[1, 9], "x", [1], 7])
+    wanted = peer_frames.RepairWanted(pair.leading, 1, [[1, 9], "x", [1], 7])
     stranger = LinkFrame(peer("z"), Frame(wanted, 0, memoryview(bytearray())))
     source.turn(stranger)
     assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
@@ -299,13 +302,13 @@ def repaired_for(
 ) -> list[object]:
     """Let a peer ask for all parts on a stream of its own; what it is told is gone."""
     source = pair.net["a"]
-    wanted = frames.RepairWanted(asking, sequence, missing or ["header", [1, 9], "trailer"])
+    wanted = peer_frames.RepairWanted(asking, sequence, missing or ["header", [1, 9], "trailer"])
     source.effects.clear()
     source.turn(LinkFrame(peer(who), Frame(wanted, 0, memoryview(bytearray()))))
     (answer,) = [
         each.head
         for each in source.effects
-        if isinstance(each, LinkSend) and isinstance(each.head, frames.RepairAnswer)
+        if isinstance(each, LinkSend) and isinstance(each.head, peer_frames.RepairAnswer)
     ]
     return answer.gone
 
@@ -359,14 +362,14 @@ def test_either_end_killed_after_any_exchange(tmp_path: Path, who: str) -> None:
         # A source that has nothing to deliver does not come by itself.
         other = pair.send(count=1)
         pair.net.advance(60)
-        found: dict[int, frames.LargeFound] = {}
+        found: dict[int, large_frames.LargeFound] = {}
         for _ in range(4):
             caller = pair.destination
             answers = answers_to(pair.net, caller, pair.receive(caller))
             if not answers:
                 pair.net["d"].turn(SessionClosed(caller.number))
             for answer in answers:
-                assert isinstance(answer, frames.LargeFound), exchanges
+                assert isinstance(answer, large_frames.LargeFound), exchanges
                 assert answer.sequence not in found
                 found[answer.sequence] = answer
                 if answer.sequence == sequence:
@@ -402,14 +405,14 @@ def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> N
     for _ in range(400):
         if not (pair.net._carry("a") + pair.net._carry("d")):
             break
-        carried = [each for each in pair.net.said if isinstance(each[2], frames.Data)]
+        carried = [each for each in pair.net.said if isinstance(each[2], peer_frames.Data)]
         sent = sum(envelope.length for _, _, head in carried for envelope in head.envelopes)
         if cuts < 4 and sent > 9_000 * (cuts + 1):
             cuts += 1
             pair.net.cut("a", "d")
             source.advance(60)
     pair.net.deliver()
-    carried = [each for each in pair.net.said if isinstance(each[2], frames.Data)]
+    carried = [each for each in pair.net.said if isinstance(each[2], peer_frames.Data)]
     sent = sum(envelope.length for _, _, head in carried for envelope in head.envelopes)
     heavy = look_into(pair.net["d"].manager).state.queues.find("heavy")
     whole = heavy.index.byte_count
@@ -434,7 +437,7 @@ def test_a_source_has_its_share_of_the_repairs_and_others_are_asked(tmp_path, mo
     net["d"].session().create("statusq")
     silent, honest = Pair(tmp_path, net, "a"), Pair(tmp_path, net, "b")
     for pair in (silent, silent, honest, silent):
-        used = pair.destination.call(frames.DescribeQueue("heavy")).info.byte_count
+        used = pair.destination.call(queue_frames.DescribeQueue("heavy")).info.byte_count
         pair.send_with_hole(used + 3_500)
     net.block("a", "d")
     net.block("b", "d")

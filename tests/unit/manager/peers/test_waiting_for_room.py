@@ -10,7 +10,7 @@ import pytest
 from dray import errors
 from dray.model.limits import LOW_WATER_BYTES, ROOM_LOOK_S
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller
 from tests.unit.manager.disk.test_full_disks import fill_after
@@ -25,7 +25,7 @@ def pair(tmp_path: Path) -> Pair:
     """A source, and a destination of 8,000 bytes with the queues `orders` and `other`."""
     pair = Pair(tmp_path)
     there = pair.destination.session()
-    there.call(frames.SetQuota("", QUOTA, None))
+    there.call(queue_frames.SetQuota("", QUOTA, None))
     there.create("orders")
     there.create("other")
     return pair
@@ -33,13 +33,13 @@ def pair(tmp_path: Path) -> Pair:
 
 def count(pair: Pair) -> int:
     """How many messages have come."""
-    found = pair.destination.session().call(frames.DescribeQueue("orders")).info
+    found = pair.destination.session().call(queue_frames.DescribeQueue("orders")).info
     return int(found.message_count)
 
 
 def told_of_room(pair: Pair) -> int:
     """How often the source was told that there is room again."""
-    return sum(isinstance(head, frames.StreamState) and head.room for head in pair.said)
+    return sum(isinstance(head, peer_frames.StreamState) and head.room for head in pair.said)
 
 
 def receive_one(there: Caller) -> None:
@@ -47,15 +47,15 @@ def receive_one(there: Caller) -> None:
 
 
 def purge(there: Caller) -> None:
-    there.call(frames.PurgeQueue(there.open("other")))
+    there.call(queue_frames.PurgeQueue(there.open("other")))
 
 
 def delete(there: Caller) -> None:
-    there.call(frames.DeleteQueue("other"))
+    there.call(queue_frames.DeleteQueue("other"))
 
 
 def raise_the_quota(there: Caller) -> None:
-    there.call(frames.SetQuota("", 2 * QUOTA, None))
+    there.call(queue_frames.SetQuota("", 2 * QUOTA, None))
 
 
 @pytest.mark.parametrize("make_room", [receive_one, purge, delete, raise_the_quota])
@@ -79,7 +79,7 @@ def test_room_that_a_transaction_gives_back_counts(pair: Pair) -> None:
     here.send(here.open(ADDRESS), message(1_000))
     pair.deliver()
     assert count(pair) == 0
-    there.call(frames.Abort(transaction))
+    there.call(message_frames.Abort(transaction))
     pair.deliver()
     assert count(pair) == 1
 
@@ -195,7 +195,7 @@ def test_a_full_disk_that_a_receive_made_room_on_is_told_at_once(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, here = pair.destination.session(), pair.source.session()
-    there.call(frames.SetQuota("", None, None))
+    there.call(queue_frames.SetQuota("", None, None))
     parts = [message(HEAP_FILE_BYTES)] * 8
     for part in parts:
         there.send(there.open("other"), part)
@@ -235,12 +235,12 @@ def test_a_stream_that_found_the_disk_full_and_then_its_quota_is_told_once(
     there, here = pair.destination.session(), pair.source.session()
     there.send(there.open("other"), message(QUOTA - 500))
     room = fill(pair, monkeypatch, 0)
-    there.call(frames.SetQuota("", None, None))
+    there.call(queue_frames.SetQuota("", None, None))
     here.send(here.open(ADDRESS), message(1_000))
     pair.deliver()
     waiting = look_into(pair.destination.manager).waiting_for_room
     assert len(waiting) == 1
-    there.call(frames.SetQuota("", QUOTA, None))
+    there.call(queue_frames.SetQuota("", QUOTA, None))
     room["free"] = 1 << 40
     pair.destination.advance(ROOM_LOOK_S)
     pair.deliver()
@@ -252,7 +252,7 @@ def test_a_stream_that_found_the_disk_full_and_then_its_quota_is_told_once(
 
 def refusals(pair: Pair) -> list[str]:
     """Why streams were refused."""
-    return [head.error for head in pair.said if isinstance(head, frames.StreamRefused)]
+    return [head.error for head in pair.said if isinstance(head, peer_frames.StreamRefused)]
 
 
 def test_a_source_that_has_gone_is_not_waited_for_with_a_full_disk_either(
@@ -275,13 +275,13 @@ def test_a_new_sequence_that_finds_the_quota_full_waits_on_its_connection(pair: 
     here.send(stream, *[message(100)] * 3)
     pair.deliver()
     receive_all(there)
-    there.call(frames.SetQuota("", 10, None))
+    there.call(queue_frames.SetQuota("", 10, None))
     pair.source.advance(10.0)
     here.send(stream, *[message(100)] * 3)
     pair.deliver()
-    sequences = {head.sequence_id for head in pair.said if isinstance(head, frames.Data)}
+    sequences = {head.sequence_id for head in pair.said if isinstance(head, peer_frames.Data)}
     assert (len(sequences), refusals(pair)) == (2, ["quota-exceeded"])
-    there.call(frames.SetQuota("", QUOTA, None))
+    there.call(queue_frames.SetQuota("", QUOTA, None))
     pair.deliver()
     assert (count(pair), told_of_room(pair)) == (3, 1)
 

@@ -11,7 +11,8 @@ from dray.model.access import Access
 from dray.model.callers import Caller
 from dray.model.limits import ARRIVAL_ROUTES_MAX
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.record import encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
@@ -28,22 +29,22 @@ class Forwarder(Source):
     def __init__(self, driver: ManagerDriver) -> None:
         super().__init__(driver)
         self.opened = self.line()
-        self.say(self.opened, frames.OpenStream(7, "orders"))
+        self.say(self.opened, peer_frames.OpenStream(7, "orders"))
         self.sent = 0
 
-    def send(self, origin: str) -> list[frames.Head]:
+    def send(self, origin: str) -> list[Head]:
         """Send the next message, one of an origin; what is answered."""
         self.sent += 1
         return self.say(self.opened, *message_of(origin, self.sent))
 
 
-def message_of(origin: str, number: int) -> tuple[frames.Data, bytes]:
+def message_of(origin: str, number: int) -> tuple[peer_frames.Data, bytes]:
     """The message of a number in stream 7, and its record."""
     record = b"".join(encode_record(Message(body=b"x"), bytes.fromhex(origin * 32), 9))
-    envelope = frames.Envelope(
+    envelope = message_frames.Envelope(
         0, len(record), crc32c(record), number, 0, 0, 3, ordinal=1, number=number
     )
-    return frames.Data(7, 1 << 32, number - 1, [envelope]), record
+    return peer_frames.Data(7, 1 << 32, number - 1, [envelope]), record
 
 
 def routes_of(driver: ManagerDriver) -> ArrivalRoutes:
@@ -83,7 +84,7 @@ def test_the_routes_into_a_deleted_queue_are_forgotten(driver: ManagerDriver) ->
     source.send("a")
     source.send("d")
     assert len(routes_of(driver)) == 2
-    caller.call(frames.DeleteQueue("orders"))
+    caller.call(queue_frames.DeleteQueue("orders"))
     assert (len(routes_of(driver)), routes_of(driver).last) == (0, 2)
     assert after_a_crash(driver) == []
 
@@ -98,7 +99,7 @@ def test_the_routes_of_an_ended_stream_are_forgotten_when_nothing_of_it_is_left(
     source.send("a")
     source.send("a")
     caller.receive(queue, max_messages=2 - left)
-    source.say(source.opened, frames.EndStream(7))
+    source.say(source.opened, peer_frames.EndStream(7))
     assert len(routes_of(driver)) == left
     assert len(after_a_crash(driver)) == left
 
@@ -115,19 +116,19 @@ def test_the_managers_of_a_caller_have_a_share_of_the_routes_and_others_have_the
     greedy = [called(driver, Caller("cert:greedy"), letter) for letter in "bc"]
     honest = called(driver, Caller("cert:honest"), "d")
     for source in (*greedy, honest):
-        source.say(frames.OpenStream(7, "orders"))
+        source.say(peer_frames.OpenStream(7, "orders"))
 
-    def sends(source, origin: str, number: int) -> frames.Head:
+    def sends(source, origin: str, number: int) -> Head:
         (answer,) = source.say(*message_of(origin, number))
         return answer
 
     for source, origin, number in ((greedy[0], "1", 1), (greedy[1], "2", 1), (greedy[0], "3", 2)):
-        assert isinstance(sends(source, origin, number), frames.StreamState)
+        assert isinstance(sends(source, origin, number), peer_frames.StreamState)
     refused = sends(greedy[1], "4", 2)
-    assert isinstance(refused, frames.StreamRefused)
+    assert isinstance(refused, peer_frames.StreamRefused)
     assert refused.error == Misuse.code
     for number, origin in enumerate("123", 1):
-        assert isinstance(sends(honest, origin, number), frames.StreamState)
+        assert isinstance(sends(honest, origin, number), peer_frames.StreamState)
 
 
 def test_a_way_too_many_is_refused_and_the_known_ones_go_on(driver: ManagerDriver) -> None:
@@ -140,11 +141,11 @@ def test_a_way_too_many_is_refused_and_the_known_ones_go_on(driver: ManagerDrive
     for number in range(len(routes), ARRIVAL_ROUTES_MAX):
         routes.add(ArrivalRoute("c" * 32, number, "c" * 32, queue))
     (refused,) = source.send("d")
-    assert isinstance(refused, frames.StreamRefused)
+    assert isinstance(refused, peer_frames.StreamRefused)
     assert (refused.error, refused.upto) == (Misuse.code, 1)
     assert len(routes) == ARRIVAL_ROUTES_MAX
     source.sent -= 1
-    source.say(source.opened, frames.OpenStream(7, "orders"))
+    source.say(source.opened, peer_frames.OpenStream(7, "orders"))
     (taken,) = source.send("a")
-    assert isinstance(taken, frames.StreamState)
+    assert isinstance(taken, peer_frames.StreamState)
     assert (taken.upto, len(caller.receive(queue)[1])) == (2, 2)

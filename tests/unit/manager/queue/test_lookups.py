@@ -7,7 +7,7 @@ import pytest
 from dray.errors import MessageNotFound, StorePoisoned
 from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames, selections
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
@@ -19,8 +19,8 @@ def answer_to(number: int, body: bytes = b"x", **options: object) -> Message:
     return Message(body=body, correlation_id=f"Answer-{number}", **options)
 
 
-def by(number: int) -> frames.SelectByCorrelation:
-    return frames.SelectByCorrelation(f"answer-{number}")
+def by(number: int) -> selections.SelectByCorrelation:
+    return selections.SelectByCorrelation(f"answer-{number}")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def filled(caller: Caller, count: int, **options: object) -> int:
 
 def taken(caller: Caller, queue: int, select: object, timeout: float | None = 0.0) -> list[bytes]:
     """The bodies that one receive gives, however many turns it takes."""
-    request = caller.ask(frames.Receive(queue, 0, timeout, select=select))
+    request = caller.ask(message_frames.Receive(queue, 0, timeout, select=select))
     while not caller.answers(request):
         caller.driver.advance(0.0)
     (answer,) = caller.answers(request)
@@ -73,7 +73,8 @@ def test_waiters_by_correlation_look_only_at_what_arrives(driver, reads):
     caller = driver.session()
     queue = filled(caller, MANY)
     waiting = [
-        caller.ask(frames.Receive(queue, 0, 1e6, select=by(MANY + each))) for each in range(20)
+        caller.ask(message_frames.Receive(queue, 0, 1e6, select=by(MANY + each)))
+        for each in range(20)
     ]
     while driver.manager.deadline() == driver.now:
         driver.advance(0.0)
@@ -89,11 +90,11 @@ def test_waiters_by_correlation_look_only_at_what_arrives(driver, reads):
 def test_a_long_queue_is_read_in_portions_and_others_are_answered_between(driver, reads):
     caller, other = driver.session(), driver.session()
     queue = filled(caller, MANY)
-    request = caller.ask(frames.Receive(queue, 0, 0.0, select=by(1)))
+    request = caller.ask(message_frames.Receive(queue, 0, 0.0, select=by(1)))
     for turn in range(1, 4):
         assert not caller.answers(request)
         assert len(reads) <= turn * LOOKUP_READ_AT_ONCE
-        assert isinstance(other.call(frames.Describe()), frames.ManagerState)
+        assert isinstance(other.call(queue_frames.Describe()), queue_frames.ManagerState)
         assert driver.manager.deadline() == driver.now
         driver.advance(0.0)
     assert caller.answers(request)
@@ -104,7 +105,7 @@ def test_a_disk_that_fails_while_a_queue_is_read_ends_the_turn_and_answers_nobod
     driver, monkeypatch
 ):
     caller = driver.session()
-    request = caller.ask(frames.Receive(filled(caller, MANY), 0, 0.0, select=by(1)))
+    request = caller.ask(message_frames.Receive(filled(caller, MANY), 0, 0.0, select=by(1)))
     read = driver.store.read
 
     def fails_once(extent, **options):
@@ -120,7 +121,7 @@ def test_a_disk_that_fails_while_a_queue_is_read_ends_the_turn_and_answers_nobod
 def test_one_who_leaves_while_its_queue_is_read_takes_nothing(driver):
     caller, other = driver.session(), driver.session()
     queue = filled(caller, MANY)
-    caller.ask(frames.Receive(queue, 0, 0.0, select=by(1)))
+    caller.ask(message_frames.Receive(queue, 0, 0.0, select=by(1)))
     look_into(driver.manager).waiters.forget(look_into(driver.manager).sessions[caller.number])
     assert taken(other, queue, by(1))
 
@@ -130,14 +131,14 @@ def test_a_message_that_comes_back_is_found_again(driver, how):
     caller = driver.session()
     queue = filled(caller, 20)
     caller.send(queue, answer_to(99))
-    by_id = frames.SelectById(f"{driver.manager_id}\\{caller.next_number}")
+    by_id = selections.SelectById(f"{driver.manager_id}\\{caller.next_number}")
     select = by_id if how == "id" else by(99)
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction, select=select)
     with pytest.raises(MessageNotFound):
         taken(caller, queue, select)
-    waiting = caller.ask(frames.Receive(queue, 0, 1e6, select=select))
-    caller.call(frames.Abort(transaction))
+    waiting = caller.ask(message_frames.Receive(queue, 0, 1e6, select=select))
+    caller.call(message_frames.Abort(transaction))
     assert caller.answers(waiting)
 
 
@@ -159,7 +160,7 @@ def test_a_lookup_does_not_grow_with_what_passes_through_its_queue(driver):
     for number in range(0, 8 * LOOKUP_READ_AT_ONCE, 500):
         caller.send(queue, *[answer_to(number + each) for each in range(500)])
         taken(caller, queue, by(number))
-        caller.call(frames.PurgeQueue(queue))
+        caller.call(queue_frames.PurgeQueue(queue))
         sought = lookups.sought(look_into(driver.manager).state.queues.numbered(queue), by(1), 0.0)
         assert sought.lookup.known <= 3 * LOOKUP_READ_AT_ONCE
 
@@ -184,7 +185,7 @@ def test_lookups_that_nobody_uses_are_given_back(driver):
 def test_a_lookup_stays_while_somebody_waits_by_it(driver):
     caller = driver.session()
     queue = filled(caller, 10)
-    waiting = caller.ask(frames.Receive(queue, 0, 1e6, select=by(11)))
+    waiting = caller.ask(message_frames.Receive(queue, 0, 1e6, select=by(11)))
     driver.advance(10 * LOOKUP_UNUSED_S)
     caller.send(queue, answer_to(11))
     assert caller.answers(waiting)

@@ -9,7 +9,7 @@ import pytest
 from dray import errors
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
@@ -29,7 +29,7 @@ def test_a_full_computer_tells_a_local_sender_and_nobody_else(driver: ManagerDri
     caller = driver.session()
     caller.create("acks", transactional=False)
     queue = caller.create("orders")
-    caller.call(frames.SetQuota("", 1000, None))
+    caller.call(queue_frames.SetQuota("", 1000, None))
     with pytest.raises(errors.QuotaExceeded) as raised:
         caller.send(queue, asking_everything(1000))
     assert raised.value.quota == "computer"
@@ -62,7 +62,7 @@ def test_a_full_queue_tells_a_local_sender_and_all_whom_he_named(
 
 
 def refused_bytes(caller: Caller, name: str) -> int:
-    return caller.call(frames.DescribeQueue(name)).info.byte_count
+    return caller.call(queue_frames.DescribeQueue(name)).info.byte_count
 
 
 def test_of_a_batch_only_what_found_no_room_is_told(driver: ManagerDriver) -> None:
@@ -74,7 +74,7 @@ def test_of_a_batch_only_what_found_no_room_is_told(driver: ManagerDriver) -> No
     refused = MessageClass.NACK_Q_EXCEED_QUOTA
     assert acknowledged(caller) == [(refused, f"{driver.manager_id}\\{caller.next_number - 1}")]
     assert dead(caller) == [(refused, bytes(400))]
-    assert caller.call(frames.DescribeQueue("orders")).info.message_count == 0
+    assert caller.call(queue_frames.DescribeQueue("orders")).info.message_count == 0
 
 
 def test_of_a_transaction_over_quota_there_is_the_error_and_no_trace(driver: ManagerDriver) -> None:
@@ -103,12 +103,12 @@ def test_a_refused_message_for_which_the_dead_letters_have_no_room_is_counted(
     caller = driver.session()
     caller.create("acks", transactional=False)
     queue = caller.create("orders", quota=300)
-    caller.call(frames.SetQuota("", None, 100))
+    caller.call(queue_frames.SetQuota("", None, 100))
     before = driver.store.live_bytes
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, asking_everything(400))
     assert [why for why, _ in acknowledged(caller)] == [MessageClass.NACK_Q_EXCEED_QUOTA]
-    assert caller.call(frames.DescribeQueue("system$;deadxact")).info.copies_skipped == 1
+    assert caller.call(queue_frames.DescribeQueue("system$;deadxact")).info.copies_skipped == 1
     assert (dead(caller), driver.store.live_bytes) == ([], before)
 
 
@@ -116,7 +116,7 @@ def test_a_receive_from_any_queue_lets_in_what_a_remote_sender_tries_again(tmp_p
     """R61: the room of a computer is shared; refused for want of it means later, not never."""
     pair = Pair(tmp_path)
     there, here = pair.destination.session(), pair.source.session()
-    there.call(frames.SetQuota("", 1000, None))
+    there.call(queue_frames.SetQuota("", 1000, None))
     there.create("orders")
     other = there.create("other")
     there.send(other, message(900))
@@ -162,7 +162,7 @@ def test_a_sub_queue_counts_with_its_parent_and_a_move_changes_nothing(
     caller.send(queue, message(600), message(400))
     retry = caller.open("orders;retry")
     for _ in range(2):
-        caller.call(frames.Move(queue, first(caller, queue), retry, 0))
+        caller.call(message_frames.Move(queue, first(caller, queue), retry, 0))
         assert used(caller) == (1000, 0)
         with pytest.raises(errors.QuotaExceeded):
             caller.send(queue, message(65))
@@ -193,11 +193,11 @@ def test_copies_in_a_queues_journal_count_for_the_computer_too(driver: ManagerDr
     caller.receive(queue)
     caller.send(queue, message(1000))
     assert used(caller) == (2000, 0)
-    caller.call(frames.SetQuota("", 2000, None))
+    caller.call(queue_frames.SetQuota("", 2000, None))
     with pytest.raises(errors.QuotaExceeded) as raised:
         caller.send(caller.create("other"), message(65))
     assert raised.value.quota == "computer"
-    caller.call(frames.PurgeQueue(caller.open("orders;journal")))
+    caller.call(queue_frames.PurgeQueue(caller.open("orders;journal")))
     assert used(caller) == (1000, 0)
     caller.send(caller.open("other"), message(1000))
 
@@ -236,13 +236,13 @@ def test_a_large_message_fits_whenever_its_bytes_do_however_scattered_the_room_i
         if number % 2:
             caller.receive(queue, max_messages=1)
         else:
-            caller.call(frames.Move(queue, first(caller, queue), aside, 0))
+            caller.call(message_frames.Move(queue, first(caller, queue), aside, 0))
     free = size * (count // 2)
     transaction = caller.number_for()
     with pytest.raises(errors.QuotaExceeded):
-        caller.call(frames.Reserve(queue, transaction, free + 1))
+        caller.call(message_frames.Reserve(queue, transaction, free + 1))
     transaction = caller.number_for()
-    caller.call(frames.Reserve(queue, transaction, free))
+    caller.call(message_frames.Reserve(queue, transaction, free))
     parts = [message(60_000)] * (free // 60_000)
     for part in parts:
         caller.send(queue, part, transaction=transaction)
@@ -278,4 +278,6 @@ def test_a_queue_is_not_created_with_a_quota_that_is_no_size(
         caller.create("orders", **{which: quota})
     caller.create("orders")
     with pytest.raises(errors.InvalidArgument, match=f"^{which} is a number of bytes"):
-        caller.call(frames.SetQuota("orders", **{"quota": 1, "journal_quota": 1, which: quota - 1}))
+        caller.call(
+            queue_frames.SetQuota("orders", **{"quota": 1, "journal_quota": 1, which: quota - 1})
+        )

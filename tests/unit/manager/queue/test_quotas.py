@@ -10,7 +10,7 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.queue.accounts import Account
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
@@ -21,7 +21,7 @@ def message(size: int) -> Message:
 
 
 def used(caller: Caller) -> tuple[int, int]:
-    info = caller.call(frames.Describe()).info
+    info = caller.call(queue_frames.Describe()).info
     return info.bytes_used, info.journal_bytes_used
 
 
@@ -77,7 +77,7 @@ def test_staged_bytes_count_until_the_transaction_ends(driver: ManagerDriver) ->
     caller.send(queue, message(900), transaction=transaction)
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, message(200))
-    caller.call(frames.Abort(transaction))
+    caller.call(message_frames.Abort(transaction))
     caller.send(queue, message(1000))
 
 
@@ -86,18 +86,18 @@ def test_what_was_staged_for_a_queue_that_was_deleted_is_given_back(
     driver: ManagerDriver, end: str
 ) -> None:
     caller, other = driver.session(), driver.session()
-    other.call(frames.SetQuota("", 1000, None))
+    other.call(queue_frames.SetQuota("", 1000, None))
     queue, remaining = caller.create("going"), other.create("remaining")
     transaction = caller.number_for()
-    caller.call(frames.Reserve(queue, transaction, 600))
+    caller.call(message_frames.Reserve(queue, transaction, 600))
     caller.send(queue, message(400), transaction=transaction)
     caller.send(queue, message(300), transaction=transaction)
-    other.call(frames.DeleteQueue("going"))
+    other.call(queue_frames.DeleteQueue("going"))
     with pytest.raises(errors.QuotaExceeded):
         other.send(remaining, message(400))
     match end:
         case "abort":
-            caller.call(frames.Abort(transaction))
+            caller.call(message_frames.Abort(transaction))
         case "commit":
             with pytest.raises(errors.TransactionAborted):
                 caller.commit(transaction, 2)
@@ -111,26 +111,26 @@ def test_a_reservation_holds_room_and_gives_back_what_was_not_used(driver: Manag
     caller, other = driver.session(), driver.session()
     queue = caller.create("small", quota=1000)
     transaction = caller.number_for()
-    caller.call(frames.Reserve(queue, transaction, 900))
+    caller.call(message_frames.Reserve(queue, transaction, 900))
     with pytest.raises(errors.QuotaExceeded):
         other.send(queue, message(200))
     caller.send(queue, message(500), transaction=transaction)
     with pytest.raises(errors.QuotaExceeded):
-        caller.call(frames.Reserve(queue, caller.number_for(), 101))
+        caller.call(message_frames.Reserve(queue, caller.number_for(), 101))
     caller.send(queue, message(400), transaction=transaction)
     caller.commit(transaction, 2)
     other.send(queue, message(100))
     assert used(caller) == (1000, 0)
     unused = caller.number_for()
     with pytest.raises(errors.QuotaExceeded):
-        caller.call(frames.Reserve(queue, unused, 1))
+        caller.call(message_frames.Reserve(queue, unused, 1))
 
 
 def test_a_lowered_quota_keeps_messages_and_refuses_arrivals(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, message(500), message(500))
-    caller.call(frames.SetQuota("orders", 600, None))
+    caller.call(queue_frames.SetQuota("orders", 600, None))
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, message(100))
     driver.crash()
@@ -144,10 +144,10 @@ def test_a_lowered_quota_keeps_messages_and_refuses_arrivals(driver: ManagerDriv
 
 def test_the_managers_quotas_are_set_while_it_runs_and_stay_set(driver: ManagerDriver) -> None:
     caller = driver.session()
-    caller.call(frames.SetQuota("", 700, 100))
+    caller.call(queue_frames.SetQuota("", 700, 100))
     driver.crash()
     caller = driver.session()
-    info = caller.call(frames.Describe()).info
+    info = caller.call(queue_frames.Describe()).info
     assert (info.quota, info.journal_quota) == (700, 100)
     with pytest.raises(errors.QuotaExceeded):
         caller.send(caller.create("orders"), message(701))
@@ -160,4 +160,4 @@ def test_a_disk_below_the_low_water_mark_refuses_new_messages(tmp_path: Path) ->
     with pytest.raises(errors.StoreFull):
         caller.send(queue, message(100))
     with pytest.raises(errors.StoreFull):
-        caller.call(frames.Reserve(queue, caller.number_for(), 1))
+        caller.call(message_frames.Reserve(queue, caller.number_for(), 1))

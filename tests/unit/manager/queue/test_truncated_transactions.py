@@ -18,7 +18,8 @@ from dray.manager.queue.truncated_transactions import TRUNCATED, TruncatedTransa
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.testing.keyed_manager import KeyedManager, id_named
-from dray.wire import frames
+from dray.wire import message_frames, peer_frames, queue_frames
+from dray.wire.head import Head
 from dray.wire.record import PartMark, encode_record
 from dray.wire.stream import Frame
 from tests import steps
@@ -61,7 +62,7 @@ def carry_data(net: Net, source: str, goal: str, count: int = 2) -> None:
         found = [
             len(head.envelopes)
             for who, whom, head in net.said
-            if (who, whom) == (source, goal) and isinstance(head, frames.Data)
+            if (who, whom) == (source, goal) and isinstance(head, peer_frames.Data)
         ]
         if found:
             assert found == [count]
@@ -93,12 +94,12 @@ def come_back(net: Net) -> None:
     net.advance(31.0)
 
 
-def told(net: Net, source: str = "b") -> list[frames.TruncatedTransaction]:
+def told(net: Net, source: str = "b") -> list[peer_frames.TruncatedTransaction]:
     """What was said in frames of ends behind which messages of others come."""
     return [
         each
         for who, _, head in net.said
-        if who == source and isinstance(head, frames.Data)
+        if who == source and isinstance(head, peer_frames.Data)
         for each in head.truncated
     ]
 
@@ -123,7 +124,7 @@ def test_who_waits_behind_a_hop_hears_of_the_end_though_others_come_behind_it(
     if reason == "it expired":
         net["b"].advance(61.0)
     else:
-        net["b"].session().call(frames.PurgeQueue(net["b"].session().open(ORDERS)))
+        net["b"].session().call(queue_frames.PurgeQueue(net["b"].session().open(ORDERS)))
     send(net, "d", Message(body=b"x"), Message(body=b"y"))
     net.deliver()
     assert is_open(net)
@@ -217,7 +218,7 @@ def test_what_ended_at_its_source_already_is_told_on_with_what_others_send(
     assert is_open(net)
     net.block("b", "c")
     if how == "its queue deleted":
-        net["a"].session().call(frames.DeleteQueue(ORDERS))
+        net["a"].session().call(queue_frames.DeleteQueue(ORDERS))
         net.unblock("a", "b")
         net.advance(31.0)
     else:
@@ -355,7 +356,7 @@ class Forwarder(Source):
     def __init__(self, driver: ManagerDriver) -> None:
         super().__init__(driver)
         self.open = self.line()
-        self.say(self.open, frames.OpenStream(7, "orders"))
+        self.say(self.open, peer_frames.OpenStream(7, "orders"))
         self.previous = 0
 
     def send(
@@ -366,16 +367,16 @@ class Forwarder(Source):
         *,
         last: bool = False,
         first: bool = False,
-        told: list[frames.TruncatedTransaction] | None = None,
+        told: list[peer_frames.TruncatedTransaction] | None = None,
         length: int = 1,
     ) -> None:
         source = bytes.fromhex(origin * 32)
         record = b"".join(encode_record(Message(body=bytes(length)), source, number))
-        envelope = frames.Envelope(
+        envelope = message_frames.Envelope(
             0, len(record), crc32c(record), transaction, 0, 0, first | last << 1,
             ordinal=1, number=number,
         )  # fmt: skip
-        data = frames.Data(7, 1 << 32, self.previous, [envelope], told or [])
+        data = peer_frames.Data(7, 1 << 32, self.previous, [envelope], told or [])
         self.say(self.open, data, record)
         self.previous = position(self.driver)[1]
 
@@ -393,7 +394,7 @@ def test_an_end_below_what_was_accepted_ends_nothing_that_began_since(
     source = Forwarder(driver)
     source.send(1, "a", 5, first=True)
     source.send(3, "a", 6, first=True)
-    late = [frames.TruncatedTransaction(2, "a" * 32)]
+    late = [peer_frames.TruncatedTransaction(2, "a" * 32)]
     source.send(4, "d", 8, told=late)
     assert going(driver) == {("a", 6), ("d", 8)}
 
@@ -403,22 +404,24 @@ def test_an_end_behind_what_the_quota_let_in_waits_for_the_rest_of_its_frame(
 ) -> None:
     """A frame may be admitted in part; what it says is true where it stands."""
     queue = driver.session().create("orders")
-    driver.session().call(frames.SetQuota("", 400, frames.SetQuota.KEPT))
+    driver.session().call(queue_frames.SetQuota("", 400, queue_frames.SetQuota.KEPT))
     source = Forwarder(driver)
     source.send(1, "a", 5, first=True)
     records, envelopes = b"", []
     for number, size in ((3, 1), (5, 2000)):
         record = b"".join(encode_record(Message(body=bytes(size)), b"\xdd" * 16, number))
         envelopes.append(
-            frames.Envelope(0, len(record), crc32c(record), 8, 0, 0, 0, ordinal=1, number=number)
+            message_frames.Envelope(
+                0, len(record), crc32c(record), 8, 0, 0, 0, ordinal=1, number=number
+            )
         )
         records += record
-    told = [frames.TruncatedTransaction(4, "a" * 32)]
-    source.say(source.open, frames.Data(7, 1 << 32, 1, envelopes, told), records)
+    told = [peer_frames.TruncatedTransaction(4, "a" * 32)]
+    source.say(source.open, peer_frames.Data(7, 1 << 32, 1, envelopes, told), records)
     assert position(driver) == (1 << 32, 3)
     assert going(driver) == {("a", 5), ("d", 8)}
-    driver.session().call(frames.SetQuota("", 1 << 20, frames.SetQuota.KEPT))
-    source.say(source.open, frames.Data(7, 1 << 32, 0, envelopes, told), records)
+    driver.session().call(queue_frames.SetQuota("", 1 << 20, queue_frames.SetQuota.KEPT))
+    source.say(source.open, peer_frames.Data(7, 1 << 32, 0, envelopes, told), records)
     assert position(driver) == (1 << 32, 5)
     assert going(driver) == {("d", 8)}
     caller = driver.session()
@@ -432,7 +435,7 @@ def test_an_origin_that_is_no_managers_id_ends_the_connection_and_nothing_else(
     source = Forwarder(driver)
     source.send(1, "a", 5, first=True)
     driver.effects.clear()
-    source.send(3, "d", 8, told=[frames.TruncatedTransaction(2, "nobody")])
+    source.send(3, "d", 8, told=[peer_frames.TruncatedTransaction(2, "nobody")])
     assert [each for each in driver.effects if isinstance(each, CloseSession)]
     assert (position(driver), going(driver)) == ((1 << 32, 1), {("a", 5)})
 
@@ -440,7 +443,7 @@ def test_an_origin_that_is_no_managers_id_ends_the_connection_and_nothing_else(
 def test_an_end_of_an_origin_that_never_came_is_nothing(driver: ManagerDriver) -> None:
     driver.session().create("orders")
     source = Forwarder(driver)
-    source.send(2, "d", 8, first=True, told=[frames.TruncatedTransaction(1, "e" * 32)])
+    source.send(2, "d", 8, first=True, told=[peer_frames.TruncatedTransaction(1, "e" * 32)])
     assert going(driver) == {("d", 8)}
     before = look_into(driver.manager).state.arrival_routes.state()
     driver.crash()
@@ -459,14 +462,16 @@ def go_on(source: Forwarder, event: str, *, number: int, following: int, transac
             source.send(number, "a", following, last=last, first=first)
         case "TruncatedTransaction":
             at = number - (3 if "not beyond" in event else 1)
-            source.send(number, "d", 1, last=True, told=[frames.TruncatedTransaction(at, "a" * 32)])
+            source.send(
+                number, "d", 1, last=True, told=[peer_frames.TruncatedTransaction(at, "a" * 32)]
+            )
         case "Passed":
             names_it = event.endswith("which names it")
-            named = [frames.Going("a" * 32, transaction)] if names_it else []
-            source.say(source.open, frames.Passed(7, 1 << 32, 0, number, named))
+            named = [peer_frames.Going("a" * 32, transaction)] if names_it else []
+            source.say(source.open, peer_frames.Passed(7, 1 << 32, 0, number, named))
             source.previous = number
         case "EndStream":
-            source.say(source.open, frames.EndStream(7))
+            source.say(source.open, peer_frames.EndStream(7))
 
 
 def test_what_goes_on_by_a_way_follows_its_table(driver: ManagerDriver) -> None:
@@ -487,7 +492,7 @@ def test_what_goes_on_by_a_way_follows_its_table(driver: ManagerDriver) -> None:
         if event == "EndStream":
             assert not going(driver)
             source.open = source.line()
-            source.say(source.open, frames.OpenStream(7, "orders"))
+            source.say(source.open, peer_frames.OpenStream(7, "orders"))
             source.previous = 0
         if event.startswith("a message"):
             transaction = following
@@ -519,14 +524,16 @@ class Kept:
         self.driver.turn(LinkUp(peer("c")))
         self.hear(welcome)
         heads = [each.head for each in self.driver.effects if isinstance(each, LinkSend)]
-        (self.question,) = (each.question for each in heads if isinstance(each, frames.OpenStream))
+        (self.question,) = (
+            each.question for each in heads if isinstance(each, peer_frames.OpenStream)
+        )
         self.confirm(upto)
 
     def confirm(self, upto: int) -> None:
         stream = self.queue.stream
         at = max(0, upto - stream.base)
         incarnation = look_into(self.driver.manager).state.identity.incarnation
-        said = frames.StreamState(
+        said = peer_frames.StreamState(
             self.number,
             stream.sequence_id * (at > 0),
             at,
@@ -535,7 +542,7 @@ class Kept:
         )
         self.hear(said)
 
-    def hear(self, head: frames.Head) -> None:
+    def hear(self, head: Head) -> None:
         self.driver.turn(LinkFrame(peer("c"), Frame(head, 0, memoryview(b""))))
 
     def lose(self) -> None:
@@ -544,8 +551,10 @@ class Kept:
 
     def said(self) -> int:
         heads = [each.head for each in self.driver.effects if isinstance(each, LinkSend)]
-        in_frames = [each for each in heads if isinstance(each, frames.Data) and each.truncated]
-        return len(in_frames) + sum(isinstance(each, frames.Passed) for each in heads)
+        in_frames = [
+            each for each in heads if isinstance(each, peer_frames.Data) and each.truncated
+        ]
+        return len(in_frames) + sum(isinstance(each, peer_frames.Passed) for each in heads)
 
     def state(self) -> str:
         if not len(self.queue.truncated_transactions):
@@ -566,7 +575,7 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
         seen.add((before, event, ran, kept.state()))
 
     def source_ends() -> None:
-        source.say(line, frames.EndStream(7))
+        source.say(line, peer_frames.EndStream(7))
 
     kept.send(b"1", b"2", late=b"3")
     kept.send(b"x")
@@ -603,7 +612,7 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
 
     source = Source(driver)
     line = source.line()
-    source.say(line, frames.OpenStream(7, ORDERS))
+    source.say(line, peer_frames.OpenStream(7, ORDERS))
     source.say(line, *source.data(1, b"1"))
     step(ended, source_ends)
     assert seen == steps.as_seen(TRUNCATED)

@@ -19,7 +19,7 @@ from dray.offline.checking import check_store
 from dray.offline.restoring import SUFFIX, restore
 from dray.store.heap.heap import Extent
 from dray.store.real_disk import RealDisk
-from dray.wire import backup_frames, frames
+from dray.wire import backup_frames, frames, message_frames, queue_frames, selections
 from dray.wire.archive import About, ArchiveWriter
 from tests.inspection import look_into
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
@@ -192,7 +192,7 @@ def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(driver: Man
         (answer,) = caller.answers(request)
         assert isinstance(answer.head, frames.Failed)
         assert (answer.head.error, answer.head.fields["file"]) == ("store-corrupt", "p0000002.mq")
-    caller.call(frames.DeleteQueue("orders"))
+    caller.call(queue_frames.DeleteQueue("orders"))
     assert driver.store.live_bytes == 0
     assert driver.store.counters.free_heap_files >= driver.store.counters.heap_files - 4
 
@@ -241,7 +241,7 @@ def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(drive
     caller = driver.session()
     queue = caller.create("orders", label="what was ordered", quota=1 << 20)
     caller.create("audited", journal=True)
-    caller.call(frames.SetQuota("", 1 << 30, 1 << 29))
+    caller.call(queue_frames.SetQuota("", 1 << 30, 1 << 29))
     numbers = caller.send(queue, Message(body=b"one", label="first"), Message(body=b"two"))
     transaction = caller.number_for()
     caller.send(queue, Message(body=b"three"), transaction=transaction)
@@ -256,7 +256,7 @@ def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(drive
     assert found == [b"one", b"two", b"three"]
     assert [each.lookup_id for each in envelopes] == [1, 2, 3]
     before, after = (
-        {info.name: info for info in session.call(frames.ListQueues()).queues}
+        {info.name: info for info in session.call(queue_frames.ListQueues()).queues}
         for session in (caller, asks)
     )
     for name, info in after.items():
@@ -270,10 +270,10 @@ def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(drive
     state = look_into(again.manager).state
     assert state.ledger.limits == look_into(driver.manager).state.ledger.limits
     (message_id,) = (f"{driver.manager_id}\\{numbers[1]}",)
-    select = frames.SelectById(message_id)
+    select = selections.SelectById(message_id)
     assert asks.receive(asks.open("orders"), peek=True, select=select)[1] == [b"two"]
     assert take_large(asks, asks.open("large"), asks.number_for()).sequence == sequence
-    outcome = asks.call(frames.Outcome(f"{driver.manager_id}\\{transaction}"))
+    outcome = asks.call(message_frames.Outcome(f"{driver.manager_id}\\{transaction}"))
     assert outcome.status == "committed"
 
 
@@ -292,7 +292,7 @@ def test_no_number_that_may_have_been_given_out_since_is_given_out_again(driver:
     envelopes, _ = asks.receive(asks.open("orders"))
     assert envelopes[0].lookup_id > 100
     assert asks.create("made again") > late
-    outcome = asks.call(frames.Outcome(f"{driver.manager_id}\\{lost[0]}"))
+    outcome = asks.call(message_frames.Outcome(f"{driver.manager_id}\\{lost[0]}"))
     assert outcome.status == "unknown"
 
 

@@ -11,7 +11,7 @@ from dray.manager.requests.receiving import within_frame
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
-from dray.wire import frames
+from dray.wire import message_frames, selections
 from tests.cost import calls_of
 
 BATCH = 100
@@ -28,7 +28,7 @@ def test_a_batch_leaves_its_queue_in_few_calls_a_message(driver, caller):
     queue = caller.create("orders", transactional=True)
     caller.send(queue, *[Message(body=b"body")] * BATCH)
     number = caller.number_for()
-    receive = frames.Receive(queue, number, 0.0, BATCH)
+    receive = message_frames.Receive(queue, number, 0.0, BATCH)
 
     def receive_and_commit():
         head = caller.call(receive)
@@ -45,12 +45,12 @@ def test_a_batch_around_held_messages_leaves_them_alone(driver, caller):
     held = caller.number_for()
     envelopes, _ = caller.receive(queue, max_messages=20, peek=True)
     for at in (3, 4, 11):
-        select = frames.SelectAt(envelopes[at].lookup_id)
+        select = selections.SelectAt(envelopes[at].lookup_id)
         caller.receive(queue, transaction=held, max_messages=1, select=select)
     taken = caller.number_for()
     _, bodies = caller.receive(queue, transaction=taken, max_messages=12)
     assert bodies == [b"%d" % at for at in range(15) if at not in {3, 4, 11}]
-    caller.call(frames.Abort(held))
+    caller.call(message_frames.Abort(held))
     caller.commit(taken, 0)
     _, rest = caller.receive(queue, transaction=caller.number_for())
     assert rest == [b"3", b"4", b"11", b"15", b"16", b"17", b"18", b"19"]

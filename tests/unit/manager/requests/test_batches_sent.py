@@ -13,7 +13,8 @@ from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.testing.keyed_manager import id_named
-from dray.wire.frames import FOLLOWING_MAX, DescribeQueue, Send
+from dray.wire.message_frames import FOLLOWING_MAX, Send
+from dray.wire.queue_frames import DescribeQueue
 from tests.cost import calls_of
 from tests.inspection import look_into
 

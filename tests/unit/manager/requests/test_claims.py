@@ -15,7 +15,7 @@ from dray.manager.events import SessionClosed
 from dray.model.limits import IDLE_TRANSACTION_S
 from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames, selections
 
 BOTH = pytest.mark.parametrize("transactional", [True, False])
 
@@ -33,7 +33,7 @@ def claim(caller, queue, **options):
 
 
 def outcome(driver, caller, number, *, claimed=True):
-    head = frames.Outcome(f"{driver.manager_id}\\{number}", claim=claimed)
+    head = message_frames.Outcome(f"{driver.manager_id}\\{number}", claim=claimed)
     return caller.call(head).status
 
 
@@ -92,7 +92,7 @@ def test_a_claim_of_another_manager_is_not_given_up(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     number, _ = claim(caller, queue)
-    head = frames.Outcome(f"{id_named('f')}\\{number}", claim=True)
+    head = message_frames.Outcome(f"{id_named('f')}\\{number}", claim=True)
     assert caller.call(head).status == "unknown"
     assert caller.commit(number, 0) == frames.Done(1)
 
@@ -110,10 +110,10 @@ def test_an_answer_to_a_claim_waits_for_no_sync_and_its_commit_does(driver, call
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     number = caller.number_for()
-    request = caller.ask(frames.Receive(queue, number, 0.0, claim=True))
+    request = caller.ask(message_frames.Receive(queue, number, 0.0, claim=True))
     (answer,) = caller.answers(request)
     assert not answer.held
-    (answer,) = caller.answers(caller.ask(frames.Commit(number, 0)))
+    (answer,) = caller.answers(caller.ask(message_frames.Commit(number, 0)))
     assert answer.held
 
 
@@ -160,7 +160,7 @@ def test_what_was_purged_while_it_was_claimed_does_not_come_back(driver, caller)
     caller.send(queue, Message(body=b"a"))
     claim(caller, queue)
     other = driver.session()
-    other.call(frames.PurgeQueue(queue))
+    other.call(queue_frames.PurgeQueue(queue))
     driver.turn(SessionClosed(caller.number))
     assert other.what_is_in(queue)[1] == []
 
@@ -170,10 +170,10 @@ def test_a_claim_takes_one_number_and_one_phase(driver, caller):
     caller.send(queue, Message(body=b"a"))
     number, _ = claim(caller, queue)
     with pytest.raises(TransactionUsage):
-        caller.call(frames.Prepare(number, 0))
+        caller.call(message_frames.Prepare(number, 0))
     assert caller.commit(number, 0) == frames.Done(1)
     with pytest.raises(MessageNotFound):
-        claim(caller, queue, select=frames.SelectAt(7))
+        claim(caller, queue, select=selections.SelectAt(7))
     for wrong in ({"transaction": 0}, {"transaction": 9, "peek": True}):
         with pytest.raises(InvalidArgument):
-            driver.session().call(frames.Receive(queue, timeout=0.0, claim=True, **wrong))
+            driver.session().call(message_frames.Receive(queue, timeout=0.0, claim=True, **wrong))

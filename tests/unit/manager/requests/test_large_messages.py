@@ -7,7 +7,7 @@ import pytest
 from dray import errors
 from dray.model.classes import Part
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames, selections
 from dray.wire.record import PartMark
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
@@ -37,9 +37,9 @@ def send_large(
 
 def take_large(
     caller: Caller, queue: int, transaction: int, **options: object
-) -> frames.LargeFound:
-    found = caller.call(frames.LargeReceive(queue, transaction, 0.0, **options))
-    assert isinstance(found, frames.LargeFound)
+) -> large_frames.LargeFound:
+    found = caller.call(large_frames.LargeReceive(queue, transaction, 0.0, **options))
+    assert isinstance(found, large_frames.LargeFound)
     return found
 
 
@@ -54,11 +54,11 @@ def test_a_whole_large_message_is_taken_by_one_and_gone_at_commit(driver: Manage
     with pytest.raises(errors.ReceiveTimeout):
         take_large(other, queue, other.number_for())
     _, record = caller.call_whole(
-        frames.ReadPart(queue, found.parts[1].lookup_id, 0, found.parts[1].length)
+        large_frames.ReadPart(queue, found.parts[1].lookup_id, 0, found.parts[1].length)
     )
     assert record.endswith(b"\x02")
     with pytest.raises(errors.MessageNotFound):
-        other.call(frames.ReadPart(queue, found.parts[1].lookup_id, 0, 1))
+        other.call(large_frames.ReadPart(queue, found.parts[1].lookup_id, 0, 1))
     caller.commit(taking, 0)
     assert driver.store.live_bytes == 0
     with pytest.raises(errors.ReceiveTimeout):
@@ -75,7 +75,7 @@ def test_an_aborted_large_receive_is_delivered_again_first(driver: ManagerDriver
         caller.commit(transaction, 3)
     taking = caller.number_for()
     assert take_large(caller, queue, taking).sequence == sequences[0]
-    caller.call(frames.Abort(taking))
+    caller.call(message_frames.Abort(taking))
     taking = caller.number_for()
     assert take_large(caller, queue, taking).sequence == sequences[0]
     assert take_large(caller, queue, taking).sequence == sequences[1]
@@ -86,8 +86,8 @@ def take_some(caller: Caller, queue: int, count: int) -> tuple[int, list[int], b
     transaction = caller.number_for()
     for _ in range(count - 1):
         caller.number_for()
-    taken, body = caller.call_whole(frames.LargeReceive(queue, transaction, 0.0, count=count))
-    assert isinstance(taken, frames.LargeTaken)
+    taken, body = caller.call_whole(large_frames.LargeReceive(queue, transaction, 0.0, count=count))
+    assert isinstance(taken, large_frames.LargeTaken)
     return transaction, [each.sequence for each in taken.found], taken.whole, body
 
 
@@ -104,7 +104,7 @@ def test_several_are_taken_together_and_each_in_a_transaction_of_its_own(
     assert take_some(other, queue, 3)[1] == sequences[3:]
     caller.commit(first, 0)
     caller.commit(first + 2, 0)
-    caller.call(frames.Abort(first + 1))
+    caller.call(message_frames.Abort(first + 1))
     assert take_some(caller, queue, 3)[1] == [sequences[1]]
 
 
@@ -119,11 +119,11 @@ def test_one_with_a_hole_or_a_long_one_is_not_taken_together_with_others(
     assert take_some(caller, queue, 5)[1:3] == (sequences[:1], True)
     first, found, whole, _ = take_some(caller, queue, 5)
     assert (found, whole) == (sequences[1:2], False), "a long one comes without its body"
-    caller.call(frames.Abort(first))
+    caller.call(message_frames.Abort(first))
     caller.commit(take_some(caller, queue, 5)[0], 0)
     holed = take_large(caller, queue, (taking := caller.number_for())).parts[0].lookup_id
-    caller.call(frames.Abort(taking))
-    caller.receive(queue, select=frames.SelectAt(holed + 3), guarded=False)
+    caller.call(message_frames.Abort(taking))
+    caller.receive(queue, select=selections.SelectAt(holed + 3), guarded=False)
     assert take_some(caller, queue, 5)[1] == sequences[2:3]
 
 
@@ -134,7 +134,7 @@ def test_a_count_that_nobody_can_take_is_refused(
     caller = driver.session()
     queue = caller.create("files")
     with pytest.raises(errors.InvalidArgument, match="count"):
-        caller.call(frames.LargeReceive(queue, caller.number_for(), 0.0, **options))
+        caller.call(large_frames.LargeReceive(queue, caller.number_for(), 0.0, **options))
 
 
 def test_large_messages_are_found_again_after_a_crash(driver: ManagerDriver) -> None:
@@ -144,7 +144,7 @@ def test_large_messages_are_found_again_after_a_crash(driver: ManagerDriver) -> 
     caller.commit(transaction, 3)
     driver.crash()
     caller = driver.session()
-    select = frames.SelectByCorrelation("ORDER 4")
+    select = selections.SelectByCorrelation("ORDER 4")
     found = take_large(caller, caller.open("files"), caller.number_for(), select=select)
     assert found.sequence == sequence
 
@@ -173,7 +173,7 @@ def test_a_hole_is_told_once_by_name_and_the_next_message_is_unharmed(
         caller.commit(transaction, 3)
     envelopes, _ = caller.receive(queue, peek=True, guarded=False)
     for at in taken:
-        select = frames.SelectAt(envelopes[at].lookup_id)
+        select = selections.SelectAt(envelopes[at].lookup_id)
         caller.receive(queue, select=select, guarded=False)
     if restarted:
         driver.crash()
@@ -201,7 +201,7 @@ def test_a_reader_of_parts_that_aborts_leaves_no_hole(driver: ManagerDriver) -> 
     caller.receive(queue, transaction=reading, max_messages=2, guarded=False)
     with pytest.raises(errors.ReceiveTimeout):
         take_large(caller, queue, caller.number_for())
-    caller.call(frames.Abort(reading))
+    caller.call(message_frames.Abort(reading))
     assert take_large(caller, queue, caller.number_for()).sequence == sequence
 
 
@@ -227,7 +227,7 @@ def test_a_part_is_not_moved_away_from_its_large_message_by_who_moves_messages(
     caller.commit(transaction, 3)
     within = caller.number_for() if in_transaction else 0
     with pytest.raises(errors.LargeMessageMixing, match="raw handle"):
-        caller.call(frames.Move(queue, 1, aside, within))
+        caller.call(message_frames.Move(queue, 1, aside, within))
     assert take_large(caller, queue, caller.number_for()).sequence == sequence
 
 
@@ -238,12 +238,12 @@ def test_settling_takes_whole_large_messages_only(driver: ManagerDriver) -> None
         transaction = caller.number_for()
         send_large(caller, queue, fragments, transaction)
         caller.commit(transaction, 3)
-    listed = caller.call(frames.LargeList(queue, 0, 10))
+    listed = caller.call(large_frames.LargeList(queue, 0, 10))
     assert [entry.fragment_count for entry in listed.entries] == [1, 2, 3]
     upto = listed.entries[1].last_lookup_id
-    assert caller.call(frames.Settle(queue, upto, 0)) == frames.Done(7)
-    assert caller.call(frames.Settle(queue, upto, 0)) == frames.Done(0)
-    left = caller.call(frames.LargeList(queue, 0, 10))
+    assert caller.call(message_frames.Settle(queue, upto, 0)) == frames.Done(7)
+    assert caller.call(message_frames.Settle(queue, upto, 0)) == frames.Done(0)
+    left = caller.call(large_frames.LargeList(queue, 0, 10))
     assert [entry.fragment_count for entry in left.entries] == [3]
 
 
@@ -255,10 +255,10 @@ def test_a_list_stays_in_order_when_a_first_part_is_taken(driver: ManagerDriver)
         transaction = caller.number_for()
         send_large(caller, queue, fragments, transaction)
         caller.commit(transaction, 3)
-    listed = caller.call(frames.LargeList(queue, 0, 10))
-    header = frames.SelectAt(listed.entries[0].first_lookup_id)
+    listed = caller.call(large_frames.LargeList(queue, 0, 10))
+    header = selections.SelectAt(listed.entries[0].first_lookup_id)
     caller.receive(queue, select=header, guarded=False)
-    listed = caller.call(frames.LargeList(queue, 0, 10))
+    listed = caller.call(large_frames.LargeList(queue, 0, 10))
     firsts = [entry.first_lookup_id for entry in listed.entries]
     assert firsts == sorted(firsts) == [2, 5]
     assert listed.entries[0].missing == ["header"]

@@ -16,7 +16,7 @@ from dray.model.classes import Part
 from dray.model.message import Message
 from dray.offline.inspecting import look_at_log
 from dray.offline.story import tell_story
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames, queue_frames
 from dray.wire.record import PartMark
 from tests.inspection import look_into
 from tests.unit.manager import conftest
@@ -25,7 +25,7 @@ from tests.unit.manager.requests.test_large_messages import send_large, take_lar
 
 
 def count_in(caller: Caller, name: str) -> int:
-    return caller.call(frames.DescribeQueue(name)).info.message_count
+    return caller.call(queue_frames.DescribeQueue(name)).info.message_count
 
 
 def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(
@@ -37,10 +37,12 @@ def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(
         transaction = caller.number_for()
         send_large(caller, queue, fragments, transaction)
         caller.commit(transaction, 3)
-    aside = caller.call(frames.OpenQueue("files;unreadable")).number
+    aside = caller.call(queue_frames.OpenQueue("files;unreadable")).number
     taking = caller.number_for()
     found = take_large(caller, queue, taking, status_queue=statuses)
-    unreadable = frames.LargeMove(queue, found.header.lookup_id, aside, statuses, unreadable=True)
+    unreadable = large_frames.LargeMove(
+        queue, found.header.lookup_id, aside, statuses, unreadable=True
+    )
     for stranger in (other, driver.session()):
         assert stranger.call(unreadable) == frames.Done(0)
     assert caller.call(unreadable) == frames.Done(5)
@@ -50,11 +52,13 @@ def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(
     driver.crash()
     caller = driver.session()
     counts = [
-        caller.call(frames.DescribeQueue(name)).info.message_count
+        caller.call(queue_frames.DescribeQueue(name)).info.message_count
         for name in ("files", "files;unreadable", "statusq")
     ]
     assert counts == [0, 5, 0]
-    again = take_large(caller, caller.call(frames.OpenQueue("files;unreadable")).number, 99_999)
+    again = take_large(
+        caller, caller.call(queue_frames.OpenQueue("files;unreadable")).number, 99_999
+    )
     assert (again.sequence, again.header.move_count) == (found.sequence, 1)
 
 
@@ -65,7 +69,7 @@ def test_what_cannot_be_read_is_moved_to_a_sub_queue_of_its_own_queue_alone(
     queue, foreign = caller.create("files"), caller.create("others")
     for target in (queue, foreign):
         with pytest.raises(errors.Misuse):
-            caller.call(frames.LargeMove(queue, 1, target, 0))
+            caller.call(large_frames.LargeMove(queue, 1, target, 0))
 
 
 def test_it_moves_though_a_fact_could_not_list_its_parts(
@@ -83,13 +87,13 @@ def test_it_moves_though_a_fact_could_not_list_its_parts(
     send_large(caller, queue, parts - 2, transaction)
     caller.commit(transaction, 3)
     header = take_large(caller, queue, taking).header.lookup_id
-    aside = caller.call(frames.OpenQueue("files;unreadable")).number
-    assert caller.call(frames.LargeMove(queue, header, aside, 0)) == frames.Done(parts)
-    caller.call(frames.Abort(taking))
+    aside = caller.call(queue_frames.OpenQueue("files;unreadable")).number
+    assert caller.call(large_frames.LargeMove(queue, header, aside, 0)) == frames.Done(parts)
+    caller.call(message_frames.Abort(taking))
     driver.crash()
     caller = driver.session()
     assert (count_in(caller, "files"), count_in(caller, "files;unreadable")) == (0, parts)
-    aside = caller.call(frames.OpenQueue("files;unreadable")).number
+    aside = caller.call(queue_frames.OpenQueue("files;unreadable")).number
     assert len(take_large(caller, aside, caller.number_for()).parts) == parts - 2
 
 
@@ -114,12 +118,12 @@ def test_of_two_that_stand_among_each_other_one_moves_and_one_stays(driver: Mana
     taking = caller.number_for()
     found = take_large(caller, queue, taking)
     assert found.sequence == sequences[0]
-    aside = caller.call(frames.OpenQueue("files;unreadable")).number
-    unreadable = frames.LargeMove(queue, found.header.lookup_id, aside, 0, unreadable=True)
+    aside = caller.call(queue_frames.OpenQueue("files;unreadable")).number
+    unreadable = large_frames.LargeMove(queue, found.header.lookup_id, aside, 0, unreadable=True)
     assert caller.call(unreadable) == frames.Done(4)
     for _ in ("in this incarnation", "in the next"):
         caller = driver.session()
-        aside = caller.call(frames.OpenQueue("files;unreadable")).number
+        aside = caller.call(queue_frames.OpenQueue("files;unreadable")).number
         taken = [take_large(caller, each, caller.number_for()) for each in (queue, aside)]
         assert [(each.sequence, len(each.parts)) for each in taken] == [
             (sequences[1], 2),
@@ -134,8 +138,8 @@ def test_the_log_and_the_story_of_a_part_tell_where_it_went(driver: ManagerDrive
     sequence = send_large(caller, queue, 1, transaction)
     caller.commit(transaction, 3)
     header = take_large(caller, queue, caller.number_for()).header.lookup_id
-    aside = caller.call(frames.OpenQueue("files;unreadable")).number
-    caller.call(frames.LargeMove(queue, header, aside, 0))
+    aside = caller.call(queue_frames.OpenQueue("files;unreadable")).number
+    caller.call(large_frames.LargeMove(queue, header, aside, 0))
     driver.store.close()
     facts = [fact for group in look_at_log(driver.path, 100) for fact in group.facts]
     assert (

@@ -11,6 +11,7 @@ from dray.model.classes import Part
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.wire import file_frames, frames
+from dray.wire.head import Head
 from dray.wire.record import PartMark, encode_record
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
@@ -28,7 +29,7 @@ def send_file(caller: Caller, queue: int, transaction: int, record: bytes) -> in
     return caller.ask(head, record)
 
 
-def heads(caller: Caller, request: int) -> list[frames.Head]:
+def heads(caller: Caller, request: int) -> list[Head]:
     return [answer.head for answer in caller.answers(request)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import dray
 from dray.model.limits import LISTED_QUEUES_MAX
-from dray.wire import frames
+from dray.wire import queue_frames
 from tests.cost import LINES_MAX, Costs
 
 PAGE = 40
@@ -31,7 +31,7 @@ def test_a_list_of_many_queues_comes_in_pages_and_a_whole_page_does_not_hold_the
     costs = Costs(LINES_MAX * PAGE // LISTED_QUEUES_MAX)
     listed, following = [], 0
     while costs.events == 0 or following:
-        asked = frames.ListQueues(following)
+        asked = queue_frames.ListQueues(following)
         page = costs.of("a page", lambda asked=asked: caller.call(asked))
         assert len(page.queues) <= PAGE
         listed += [each.name for each in page.queues]
@@ -45,10 +45,10 @@ def test_a_list_of_many_queues_comes_in_pages_and_a_whole_page_does_not_hold_the
 def test_a_queue_that_goes_or_comes_between_two_pages_moves_no_other(driver):
     caller = driver.session()
     names = create(caller, PAGE)
-    first = caller.call(frames.ListQueues())
-    caller.call(frames.DeleteQueue(names[0]))
+    first = caller.call(queue_frames.ListQueues())
+    caller.call(queue_frames.DeleteQueue(names[0]))
     caller.create("later")
-    rest = caller.call(frames.ListQueues(first.next))
+    rest = caller.call(queue_frames.ListQueues(first.next))
     listed = [each.name for each in (*first.queues, *rest.queues)]
     assert len(listed) == len(set(listed))
     assert {*names, "later"} <= set(listed)

@@ -8,7 +8,7 @@ from dray import errors
 from dray.manager.change import names
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames, selections
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
@@ -30,14 +30,14 @@ def test_a_message_moves_to_a_sub_queue_and_back_counting_its_moves(driver: Mana
     queue = caller.create("orders", quota=200)
     caller.send(queue, *text("a", "b"))
     retry = caller.open("orders;retry")
-    caller.call(frames.Move(queue, lookups(caller, queue)[0], retry, 0))
+    caller.call(message_frames.Move(queue, lookups(caller, queue)[0], retry, 0))
     assert (bodies(caller, queue), bodies(caller, retry)) == ([b"b"], [b"a"])
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, *text("c" * 20))
     driver.crash()
     caller = driver.session()
     queue, retry = caller.open("orders"), caller.open("orders;retry")
-    caller.call(frames.Move(retry, lookups(caller, retry)[0], queue, 0))
+    caller.call(message_frames.Move(retry, lookups(caller, retry)[0], queue, 0))
     envelopes, found = caller.receive(queue)
     assert found == [b"b", b"a"]
     assert [each.move_count for each in envelopes] == [0, 2]
@@ -53,15 +53,15 @@ def test_sub_queues_are_bounded_like_queues_and_can_be_deleted(
     for name in ("orders;another", "dray://127.0.0.1:7340/far"):
         with pytest.raises(errors.Misuse, match="queues and sub-queues; delete one first"):
             caller.open(name)
-    caller.call(frames.DeleteQueue("orders;retry"))
+    caller.call(queue_frames.DeleteQueue("orders;retry"))
     caller.send(queue, *text("a"))
     another = caller.open("orders;another")
-    caller.call(frames.Move(queue, lookups(caller, queue)[0], another, 0))
+    caller.call(message_frames.Move(queue, lookups(caller, queue)[0], another, 0))
     driver.crash()
     caller = driver.session()
     assert bodies(caller, caller.open("orders;another")) == [b"a"]
     with pytest.raises(errors.QueueNotFound):
-        caller.call(frames.DescribeQueue("orders;retry"))
+        caller.call(queue_frames.DescribeQueue("orders;retry"))
 
 
 def test_a_move_in_a_transaction_happens_at_commit_or_not_at_all(driver: ManagerDriver) -> None:
@@ -69,12 +69,12 @@ def test_a_move_in_a_transaction_happens_at_commit_or_not_at_all(driver: Manager
     queue = caller.create("orders")
     caller.send(queue, *text("a"))
     retry = caller.open("orders;retry")
-    for settle in (frames.Abort, lambda number: frames.Commit(number, 0)):
+    for settle in (message_frames.Abort, lambda number: message_frames.Commit(number, 0)):
         transaction = caller.number_for()
-        caller.call(frames.Move(queue, lookups(caller, queue)[0], retry, transaction))
+        caller.call(message_frames.Move(queue, lookups(caller, queue)[0], retry, transaction))
         assert (bodies(caller, queue), bodies(caller, retry)) == ([], [])
         caller.call(settle(transaction))
-        if settle is frames.Abort:
+        if settle is message_frames.Abort:
             assert (bodies(caller, queue), bodies(caller, retry)) == ([b"a"], [])
     assert (bodies(caller, queue), bodies(caller, retry)) == ([], [b"a"])
 
@@ -86,7 +86,7 @@ def test_a_message_moves_only_within_its_family_and_nobody_sends_to_a_sub_queue(
     queue, other = caller.create("orders"), caller.create("other")
     caller.send(queue, *text("a"))
     with pytest.raises(errors.Misuse):
-        caller.call(frames.Move(queue, lookups(caller, queue)[0], other, 0))
+        caller.call(message_frames.Move(queue, lookups(caller, queue)[0], other, 0))
     with pytest.raises(errors.AccessDenied):
         caller.send(caller.open("orders;retry"), *text("b"))
 
@@ -97,9 +97,11 @@ def test_messages_move_to_any_queue_all_or_none(driver: ManagerDriver) -> None:
     caller.send(queue, *text("a", "b"))
     first, second = lookups(caller, queue)
     with pytest.raises(errors.MessageNotFound):
-        caller.call(frames.MoveMessages(queue, [first, second + 1], other, caller.number_for()))
+        caller.call(
+            message_frames.MoveMessages(queue, [first, second + 1], other, caller.number_for())
+        )
     number = caller.number_for()
-    moved = caller.call(frames.MoveMessages(queue, [second, first, first], other, number))
+    moved = caller.call(message_frames.MoveMessages(queue, [second, first, first], other, number))
     assert isinstance(moved, frames.Done)
     assert moved.count == 2
     assert (bodies(caller, queue), bodies(caller, other)) == ([], [b"b", b"a"])
@@ -114,13 +116,15 @@ def test_only_kept_messages_are_dropped_and_none_moves_to_the_system(driver: Man
     caller.send(queue, *text("a"))
     at = lookups(caller, queue)
     with pytest.raises(errors.Misuse, match="keeps no ended messages"):
-        caller.call(frames.MoveMessages(queue, at, 0, caller.number_for()))
+        caller.call(message_frames.MoveMessages(queue, at, 0, caller.number_for()))
     system = caller.open("system$;deadxact")
     with pytest.raises(errors.AccessDenied):
-        caller.call(frames.MoveMessages(queue, at, system, caller.number_for()))
+        caller.call(message_frames.MoveMessages(queue, at, system, caller.number_for()))
     caller.receive(queue)
     journal = caller.open("orders;journal")
-    dropping = frames.MoveMessages(journal, lookups(caller, journal), 0, caller.number_for())
+    dropping = message_frames.MoveMessages(
+        journal, lookups(caller, journal), 0, caller.number_for()
+    )
     caller.call(dropping)
     assert bodies(caller, journal) == []
 
@@ -135,13 +139,13 @@ def test_a_whole_transaction_is_received_once_its_last_message_is_there(
         caller.send(queue, *text(*group), transaction=sending)
         caller.commit(sending, 1)
     transaction = caller.number_for()
-    whole, _ = caller.call_whole(frames.ReceiveTransaction(queue, transaction, 0.0))
+    whole, _ = caller.call_whole(message_frames.ReceiveTransaction(queue, transaction, 0.0))
     assert [each.ordinal for each in whole.envelopes] == [1, 2, 3]
     assert whole.missing == []
-    caller.call(frames.Abort(transaction))
-    caller.receive(queue, select=frames.SelectAt(lookups(caller, queue)[1]))
+    caller.call(message_frames.Abort(transaction))
+    caller.receive(queue, select=selections.SelectAt(lookups(caller, queue)[1]))
     transaction = caller.number_for()
-    holed, _ = caller.call_whole(frames.ReceiveTransaction(queue, transaction, 0.0))
+    holed, _ = caller.call_whole(message_frames.ReceiveTransaction(queue, transaction, 0.0))
     assert [each.ordinal for each in holed.envelopes] == [1, 3]
     assert holed.missing == [2]
     caller.commit(transaction, 0)
@@ -159,27 +163,27 @@ def test_a_prepared_transaction_survives_a_crash_and_is_settled_by_anyone(
     for number, body in zip(numbers, ("committed", "aborted"), strict=True):
         caller.send(queue, *text(body), transaction=number)
         caller.receive(other, transaction=number, max_messages=1)
-        caller.call(frames.Prepare(number, 1))
+        caller.call(message_frames.Prepare(number, 1))
     driver.turn(SessionClosed(caller.number))
     for _ in range(2):
         driver.crash()
         caller = driver.session()
-        assert caller.call(frames.ListPrepared()) == frames.PreparedList(ids)
-        assert caller.call(frames.Outcome(ids[0])) == frames.OutcomeIs("prepared")
+        assert caller.call(message_frames.ListPrepared()) == message_frames.PreparedList(ids)
+        assert caller.call(message_frames.Outcome(ids[0])) == message_frames.OutcomeIs("prepared")
         queue, other = caller.open("orders"), caller.open("other")
         assert (bodies(caller, queue), bodies(caller, other)) == ([], [])
         driver.store.checkpoint(driver.manager.snapshot())
-    caller.call(frames.SettlePrepared(ids[0], commit=True))
-    caller.call(frames.SettlePrepared(ids[1], commit=False))
-    caller.call(frames.SettlePrepared(ids[0], commit=True))
+    caller.call(message_frames.SettlePrepared(ids[0], commit=True))
+    caller.call(message_frames.SettlePrepared(ids[1], commit=False))
+    caller.call(message_frames.SettlePrepared(ids[0], commit=True))
     with pytest.raises(errors.TransactionSequence):
-        caller.call(frames.SettlePrepared(ids[0], commit=False))
+        caller.call(message_frames.SettlePrepared(ids[0], commit=False))
     driver.crash()
     caller = driver.session()
-    assert caller.call(frames.ListPrepared()) == frames.PreparedList([])
+    assert caller.call(message_frames.ListPrepared()) == message_frames.PreparedList([])
     queue, other = caller.open("orders"), caller.open("other")
     assert (bodies(caller, queue), bodies(caller, other)) == ([b"committed"], [b"left"])
-    outcomes = [caller.call(frames.Outcome(each)).status for each in ids]
+    outcomes = [caller.call(message_frames.Outcome(each)).status for each in ids]
     assert outcomes == ["committed", "aborted"]
     caller.receive(queue)
     caller.receive(other)
@@ -193,8 +197,8 @@ def test_a_doomed_transaction_cannot_be_prepared(driver: ManagerDriver) -> None:
     transaction = caller.number_for()
     caller.send(queue, *text("a"), transaction=transaction)
     with pytest.raises(errors.TransactionAborted):
-        caller.call(frames.Prepare(transaction, 2))
-    assert caller.call(frames.ListPrepared()) == frames.PreparedList([])
+        caller.call(message_frames.Prepare(transaction, 2))
+    assert caller.call(message_frames.ListPrepared()) == message_frames.PreparedList([])
     caller.send(queue, *text("b"))
 
 
@@ -204,27 +208,29 @@ def test_a_receive_that_waits_ends_with_its_transaction_and_takes_nothing(
     caller = driver.session()
     queue = caller.create("orders")
     transaction, other = caller.number_for(), caller.number_for()
-    waiting = [caller.ask(frames.Receive(queue, number, None)) for number in (transaction, other)]
-    caller.call(frames.Abort(transaction))
+    waiting = [
+        caller.ask(message_frames.Receive(queue, number, None)) for number in (transaction, other)
+    ]
+    caller.call(message_frames.Abort(transaction))
     (refused,) = caller.answers(waiting[0])
     assert refused.head.error == errors.TransactionAborted.code
     caller.send(queue, *text("a"))
     (taken,) = caller.answers(waiting[1])
-    assert isinstance(taken.head, frames.Messages)
+    assert isinstance(taken.head, message_frames.Messages)
 
 
 def test_the_next_message_is_found_behind_what_another_holds(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *text("a", "b", "c"))
-    caller.call(frames.Receive(queue, caller.number_for(), 0.0))
+    caller.call(message_frames.Receive(queue, caller.number_for(), 0.0))
 
-    def by(select: frames.Select) -> frames.Receive:
-        return frames.Receive(queue, 0, 0.0, peek=True, select=select)
+    def by(select: selections.Select) -> message_frames.Receive:
+        return message_frames.Receive(queue, 0, 0.0, peek=True, select=select)
 
-    assert caller.call_whole(by(frames.SelectNext(0)))[0].envelopes[0].lookup_id == 2
+    assert caller.call_whole(by(selections.SelectNext(0)))[0].envelopes[0].lookup_id == 2
     with pytest.raises(errors.ReceiveTimeout):
-        caller.call(by(frames.SelectRange(0)))
+        caller.call(by(selections.SelectRange(0)))
 
 
 def test_a_rejected_message_counts_once_among_those_of_its_transaction(
@@ -236,6 +242,6 @@ def test_a_rejected_message_counts_once_among_those_of_its_transaction(
     caller.send(queue, *text("1", "2"))
     transaction = caller.number_for()
     for envelope in caller.receive(queue, transaction=transaction)[0]:
-        caller.call(frames.Reject(queue, envelope.lookup_id, transaction))
+        caller.call(message_frames.Reject(queue, envelope.lookup_id, transaction))
     caller.commit(transaction, 0)
     assert bodies(caller, queue) == []

@@ -8,7 +8,7 @@ from dray.errors import Misuse
 from dray.manager.events import SessionClosed
 from dray.model.limits import UNUSED_OUTGOING_MAX
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
@@ -55,7 +55,7 @@ def test_an_outgoing_queue_that_carried_something_or_is_paused_stays(driver: Man
     caller = driver.session()
     caller.send(caller.open(address(1)), Message(body=b"x"))
     caller.open(address(2))
-    caller.call(frames.PauseQueue(address(2), paused=True))
+    caller.call(queue_frames.PauseQueue(address(2), paused=True))
     caller.open(address(3))
     leave(caller)
     assert outgoing(driver) == [address(1), address(2)]
@@ -106,6 +106,6 @@ def test_nothing_is_remembered_of_callers_that_left(driver: ManagerDriver):
 def test_an_outgoing_queue_with_a_setting_of_its_own_stays(driver: ManagerDriver):
     caller = driver.session()
     caller.open(address(1))
-    caller.call(frames.SetQuota(address(1), 5_000, None))
+    caller.call(queue_frames.SetQuota(address(1), 5_000, None))
     leave(caller)
     assert outgoing(driver) == [address(1)]

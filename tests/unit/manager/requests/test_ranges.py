@@ -9,8 +9,8 @@ import pytest
 from dray import errors
 from dray.manager.entries import ORDINAL_MAX
 from dray.model.message import Message
-from dray.wire import frames
-from dray.wire.frames import (
+from dray.wire import frames, large_frames, message_frames, queue_frames, range_frames, selections
+from dray.wire.range_frames import (
     RANGE_ROW,
     MeasureRange,
     RangeMeasured,
@@ -168,13 +168,13 @@ def test_a_range_ends_before_the_first_message_that_a_transaction_holds(
     queue = reader.create("orders")
     bodies(reader, queue, *range(6))
     taking = receiver.number_for()
-    receiver.receive(queue, transaction=taking, select=frames.SelectAt(4))
+    receiver.receive(queue, transaction=taking, select=selections.SelectAt(4))
     for limits in ({}, {"max_messages": 10}, {"pieces": 2}):
         measured = measure(reader, queue, **limits)
         assert (measured.first, measured.last, measured.held) == (1, 3, 4)
         assert (measure(reader, queue, 3, **limits).last) == 0
     assert measure(reader, queue, 4).held == 0
-    receiver.call(frames.Abort(taking))
+    receiver.call(message_frames.Abort(taking))
     assert (measure(reader, queue).last, measure(reader, queue).held) == (6, 0)
 
 
@@ -184,7 +184,7 @@ def test_a_range_is_read_with_what_a_transaction_holds(driver: ManagerDriver) ->
     bodies(reader, queue, *range(6))
     taking = receiver.number_for()
     for lookup_id in (5, 2):
-        select = frames.SelectAt(lookup_id)
+        select = selections.SelectAt(lookup_id)
         receiver.receive(queue, transaction=taking, select=select)
     positions, records = read(reader, queue, 1, 5)
     assert positions == [2, 3, 4, 5]
@@ -233,8 +233,8 @@ def test_large_messages_are_measured_by_payload_up_to_the_first_that_is_open_or_
     assert (whole.first, whole.last, whole.plain) == (1, 11, 1)
     assert whole.pieces == [RangePiece(11, 3, 9)]
     assert measure(caller, queue, large=True, max_bytes=5).last == 5
-    found = other.call(frames.LargeReceive(queue, other.number_for(), 0.0))
-    assert isinstance(found, frames.LargeFound)
+    found = other.call(large_frames.LargeReceive(queue, other.number_for(), 0.0))
+    assert isinstance(found, large_frames.LargeFound)
     held = measure(caller, queue, large=True)
     assert (held.first, held.last, held.held) == (0, 0, 1)
     assert measure(caller, queue, 1, large=True).last == 11
@@ -248,11 +248,11 @@ def test_the_last_position_that_a_message_has_left_is_told_whatever_took_it(
     bodies(caller, queue, *range(6))
     assert measure(caller, queue).gone == 0
     taking = caller.number_for()
-    caller.receive(queue, transaction=taking, select=frames.SelectAt(3))
+    caller.receive(queue, transaction=taking, select=selections.SelectAt(3))
     assert measure(caller, queue).gone == 0, "it may come back"
     caller.commit(taking, 0)
     assert measure(caller, queue).gone == 3
-    caller.receive(queue, select=frames.SelectAt(1))
+    caller.receive(queue, select=selections.SelectAt(1))
     assert (measure(caller, queue).gone, measure(caller, queue).first) == (3, 2)
     driver.crash()
     caller = driver.session()
@@ -267,7 +267,9 @@ def test_a_large_message_has_left_by_the_position_of_its_header(driver: ManagerD
         send_large(caller, queue, fragments, transaction)
         caller.commit(transaction, 3)
     taking = caller.number_for()
-    assert isinstance(caller.call(frames.LargeReceive(queue, taking, 0.0)), frames.LargeFound)
+    assert isinstance(
+        caller.call(large_frames.LargeReceive(queue, taking, 0.0)), large_frames.LargeFound
+    )
     caller.commit(taking, 0)
     assert measure(caller, queue, large=True).gone == 1
     assert measure(caller, queue).gone == 4
@@ -288,13 +290,13 @@ def test_large_messages_of_one_transaction_are_measured_and_listed_together(
     assert measure(caller, queue, 1, large=True, max_messages=1).last == 10
 
     def sizes(after: int = 0) -> list[int]:
-        listed = caller.call(frames.LargeList(queue, after, 100))
-        assert isinstance(listed, frames.LargeListed)
+        listed = caller.call(large_frames.LargeList(queue, after, 100))
+        assert isinstance(listed, large_frames.LargeListed)
         return [each.transaction_size for each in listed.entries]
 
     assert sizes() == [1, 3, 3, 3, 2, 2]
     assert sizes(4) == [3, 3, 2, 2]
-    caller.call(frames.Settle(queue, 6, 0))
+    caller.call(message_frames.Settle(queue, 6, 0))
     assert sizes() == [3, 3, 2, 2]
 
 
@@ -311,22 +313,22 @@ def test_messages_of_a_mixed_transaction_know_how_many_messages_it_has(
     caller.commit(transaction, 8)
 
     def sizes() -> tuple[list[int], list[int]]:
-        listed = caller.call(frames.LargeList(queue, 0, 100))
-        assert isinstance(listed, frames.LargeListed)
-        rows = caller.call(frames.ReadRange(queue, 0, 0, 100, 1 << 20, plain=True))
-        assert isinstance(rows, frames.RangeRead)
-        fields = frames.RANGE_ROW.iter_unpack(rows.rows)
+        listed = caller.call(large_frames.LargeList(queue, 0, 100))
+        assert isinstance(listed, large_frames.LargeListed)
+        rows = caller.call(range_frames.ReadRange(queue, 0, 0, 100, 1 << 20, plain=True))
+        assert isinstance(rows, range_frames.RangeRead)
+        fields = range_frames.RANGE_ROW.iter_unpack(rows.rows)
         small = []
         for *_, place, _, marks in fields:
-            ordinal, following = place & ORDINAL_MAX, place >> frames.ROW_ORDINAL_BITS
-            small.append(following if marks & frames.MARK_LARGE else ordinal + following)
+            ordinal, following = place & ORDINAL_MAX, place >> range_frames.ROW_ORDINAL_BITS
+            small.append(following if marks & message_frames.MARK_LARGE else ordinal + following)
         return [each.transaction_size for each in listed.entries], small
 
     assert sizes() == ([4, 4], [4, 4])
     # It does not depend on the others, which may have left.
-    caller.call(frames.Settle(queue, 2, 0))
+    caller.call(message_frames.Settle(queue, 2, 0))
     assert sizes() == ([4], [4])
-    caller.call(frames.Settle(queue, 10, 0))
+    caller.call(message_frames.Settle(queue, 10, 0))
     driver.crash()
     caller = driver.session()
     queue = caller.open("files")
@@ -339,12 +341,12 @@ def test_a_transaction_of_very_many_messages_and_a_large_one_has_no_known_size(
     caller = driver.session()
     queue = caller.create("files")
     transaction = caller.number_for()
-    small = [Message() for _ in range(frames.FOLLOWING_MAX - 1)]
+    small = [Message() for _ in range(message_frames.FOLLOWING_MAX - 1)]
     caller.send(queue, *small, transaction=transaction, guarded=False)
     send_large(caller, queue, 1, transaction)
     caller.commit(transaction, 4)
-    listed = caller.call(frames.LargeList(queue, 0, 100))
-    assert isinstance(listed, frames.LargeListed)
+    listed = caller.call(large_frames.LargeList(queue, 0, 100))
+    assert isinstance(listed, large_frames.LargeListed)
     assert [each.transaction_size for each in listed.entries] == [0]
 
 
@@ -363,7 +365,7 @@ def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(
     caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *[Message(body=bytes([at])) for at in range(6)])
-    caller.call(frames.Settle(queue, 4, 0, after=2))
+    caller.call(message_frames.Settle(queue, 4, 0, after=2))
     assert caller.receive(queue, peek=True)[1] == [b"\x00", b"\x01", b"\x04", b"\x05"]
 
     large = caller.create("parcels")
@@ -371,10 +373,10 @@ def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(
         number = caller.number_for()
         send_large(caller, large, 1, number)
         caller.commit(number, 3)
-    caller.call(frames.Settle(large, 6, 0, plain=True))
-    assert caller.call(frames.DescribeQueue("parcels")).info.message_count == 6
-    caller.call(frames.Settle(large, 6, 0, after=1))
-    assert caller.call(frames.DescribeQueue("parcels")).info.message_count == 3
+    caller.call(message_frames.Settle(large, 6, 0, plain=True))
+    assert caller.call(queue_frames.DescribeQueue("parcels")).info.message_count == 6
+    caller.call(message_frames.Settle(large, 6, 0, after=1))
+    assert caller.call(queue_frames.DescribeQueue("parcels")).info.message_count == 3
 
 
 def test_small_messages_are_measured_read_and_settled_without_large_ones(
@@ -392,12 +394,12 @@ def test_small_messages_are_measured_read_and_settled_without_large_ones(
     assert measure(caller, queue, 4, plain=True, max_messages=1).last == 8
     assert read(caller, queue, plain=True)[0] == [4, 8, 12]
     # A range is settled by itself: what stands before it stays.
-    assert caller.call(frames.Settle(queue, 8, 0, 0, 7)) == frames.Done(1)
+    assert caller.call(message_frames.Settle(queue, 8, 0, 0, 7)) == frames.Done(1)
     assert read(caller, queue, plain=True)[0] == [4, 12]
-    assert caller.call(frames.Settle(queue, 7, 0, 0, 4)) == frames.Done(3)
+    assert caller.call(message_frames.Settle(queue, 7, 0, 0, 4)) == frames.Done(3)
     assert read(caller, queue)[0] == [1, 2, 3, 4, 9, 10, 11, 12]
     taking = caller.number_for()
-    assert caller.call(frames.Settle(queue, 11, taking, 0, 8)) == frames.Done(3)
+    assert caller.call(message_frames.Settle(queue, 11, taking, 0, 8)) == frames.Done(3)
     held = measure(caller, queue, plain=True)
     assert (held.last, held.held) == (12, 0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from dray import errors
 from dray.manager.events import Answer
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
@@ -36,7 +36,7 @@ def test_parts_taken_singly_and_put_back_make_no_hole(driver: ManagerDriver) -> 
     caller.receive(queue, transaction=taking, max_messages=2, guarded=False)
     with pytest.raises(errors.ReceiveTimeout):
         take_large(caller, queue, caller.number_for())
-    caller.call(frames.Abort(taking))
+    caller.call(message_frames.Abort(taking))
     assert len(take_large(caller, queue, caller.number_for()).parts) == 3
 
 
@@ -45,7 +45,7 @@ def test_whoever_waits_is_told_when_the_raw_reader_commits(driver: ManagerDriver
     queue, taking = raw.create("files"), raw.number_for()
     sent_large(raw, queue, 3)
     raw.receive(queue, transaction=taking, max_messages=1, guarded=False)
-    request = waiting.ask(frames.LargeReceive(queue, waiting.number_for(), None))
+    request = waiting.ask(large_frames.LargeReceive(queue, waiting.number_for(), None))
     assert waiting.answers(request) == []
     raw.commit(taking, 0)
     (answer,) = waiting.answers(request)

@@ -8,7 +8,7 @@ from dray.errors import ReceiveTimeout
 from dray.manager.events import SessionClosed
 from dray.manager.requests import requests
 from dray.model.message import Message
-from dray.wire import backup_frames, frames
+from dray.wire import backup_frames, large_frames, message_frames
 from tests.inspection import look_into
 
 
@@ -28,8 +28,8 @@ def test_a_client_that_goes_away_leaves_nothing_open(driver):
     caller.call(backup_frames.Backup())
     number = caller.number_for()
     caller.send(queue, Message(body=b"1"), transaction=number)
-    caller.call(frames.UploadBegin(queue, caller.number_for(), 100, b""))
-    caller.ask(frames.Receive(queue, 0, 600.0))
+    caller.call(large_frames.UploadBegin(queue, caller.number_for(), 100, b""))
+    caller.ask(message_frames.Receive(queue, 0, 600.0))
     driver.turn(SessionClosed(caller.number))
     inside = look_into(driver.manager)
     assert number not in inside.transactions

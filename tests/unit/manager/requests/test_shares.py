@@ -8,7 +8,7 @@ from dray.errors import Misuse, TransactionAborted
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.wire import frames
+from dray.wire import batch_frames, large_frames, message_frames, queue_frames, transfer_frames
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 
 RULES = (allowing("*", "send receive manage"), allowing("*", "forward", hosts="*"))
@@ -24,16 +24,16 @@ def test_a_caller_that_makes_its_share_of_queues_is_refused_and_others_are_not(
         first.create(f"q{number}")
         second.open(f"q{number};sub")
     second.open("dray://depot:7340/orders")
-    first.call(frames.CreateQueue("kept", QueueOptions()))
+    first.call(queue_frames.CreateQueue("kept", QueueOptions()))
     for caller in (first, second):
         with pytest.raises(Misuse, match="user:ada has made 10 queues"):
-            caller.call(frames.CreateQueue("more", QueueOptions()))
+            caller.call(queue_frames.CreateQueue("more", QueueOptions()))
         with pytest.raises(Misuse, match="user:ada has made 10 queues"):
             caller.open("q1;another")
         caller.open("q1;sub")
     bob.create("of bob")
     driver.session().create("of the owner")
-    first.call(frames.DeleteQueue("kept"))
+    first.call(queue_frames.DeleteQueue("kept"))
     first.create("more")
 
 
@@ -54,12 +54,12 @@ def test_a_caller_has_its_share_of_the_receives_that_wait_at_a_queue(tmp_path, m
     orders = first.open("orders")
 
     def waits(caller) -> bool:
-        return not caller.answers(caller.ask(frames.Receive(orders, 0, 600.0)))
+        return not caller.answers(caller.ask(message_frames.Receive(orders, 0, 600.0)))
 
     assert all(waits(caller) for caller in (first, second, first, second, first))
     for caller in (first, second):
         with pytest.raises(Misuse, match="5 receives of user:ada already wait at 'orders'"):
-            caller.call(frames.Receive(orders, 0, 600.0))
+            caller.call(message_frames.Receive(orders, 0, 600.0))
     assert waits(bob)
     driver.turn(SessionClosed(second.number))
     assert waits(first)
@@ -72,7 +72,7 @@ def test_a_caller_has_its_share_of_the_unfinished_uploads(tmp_path, monkeypatch)
     orders = first.open("orders")
 
     def begins(caller):
-        return caller.call(frames.UploadBegin(orders, caller.number_for(), 10, b""))
+        return caller.call(large_frames.UploadBegin(orders, caller.number_for(), 10, b""))
 
     upload = begins(first)
     begins(second)
@@ -84,7 +84,7 @@ def test_a_caller_has_its_share_of_the_unfinished_uploads(tmp_path, monkeypatch)
     again = driver.session(ADA)
     with pytest.raises(Misuse, match="user:ada has 2 unfinished uploads"):
         begins(again)
-    again.call(frames.UploadDrop(upload.sequence_id))
+    again.call(large_frames.UploadDrop(upload.sequence_id))
     begins(again)
 
 
@@ -93,7 +93,7 @@ def test_a_caller_has_its_share_of_the_prepared_transactions(tmp_path, monkeypat
     driver = driver_with(tmp_path, *RULES)
 
     def prepares(caller):
-        caller.call(frames.Prepare(caller.number_for(), 0))
+        caller.call(message_frames.Prepare(caller.number_for(), 0))
 
     ada, bob = driver.session(ADA), driver.session(BOB)
     prepares(ada)
@@ -103,7 +103,7 @@ def test_a_caller_has_its_share_of_the_prepared_transactions(tmp_path, monkeypat
     driver.crash()
     ada, bob, owner = driver.session(ADA), driver.session(BOB), driver.session()
     with pytest.raises(Misuse, match="user:ada has 2 transactions prepared here"):
-        ada.call(frames.StageForBatch(ada.number_for(), 0, "query", 0))
+        ada.call(batch_frames.StageForBatch(ada.number_for(), 0, "query", 0))
     prepares(bob)
     for _ in range(5):
         prepares(owner)
@@ -115,15 +115,15 @@ def test_a_caller_has_its_share_of_the_boxes_of_file_transfers(tmp_path, monkeyp
     monkeypatch.setattr("dray.manager.relay.BOXES_MAX", 8)
     driver = driver_with(tmp_path, *RULES)
     first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
-    first.call(frames.AttachBox("a", "orders"))
-    second.call(frames.AttachBox("b", "orders"))
+    first.call(transfer_frames.AttachBox("a", "orders"))
+    second.call(transfer_frames.AttachBox("b", "orders"))
     for caller in (first, second):
         with pytest.raises(Misuse, match="user:ada has 2 boxes of transfers"):
-            caller.call(frames.AttachBox("c", "orders"))
-    second.call(frames.AttachBox("a", "orders"))
-    bob.call(frames.AttachBox("c", "orders"))
+            caller.call(transfer_frames.AttachBox("c", "orders"))
+    second.call(transfer_frames.AttachBox("a", "orders"))
+    bob.call(transfer_frames.AttachBox("c", "orders"))
     driver.turn(SessionClosed(second.number))
-    first.call(frames.AttachBox("d", "orders"))
+    first.call(transfer_frames.AttachBox("d", "orders"))
 
 
 def test_a_caller_whose_transactions_have_the_most_messages_begins_no_other(tmp_path, monkeypatch):
@@ -134,7 +134,7 @@ def test_a_caller_whose_transactions_have_the_most_messages_begins_no_other(tmp_
     ada.send(orders, Message(body=b"1"))
     ada.send(orders, *[Message(body=b"1")] * 3, transaction=ada.number_for())
     with pytest.raises(Misuse, match="user:ada has 1 open transactions with 3 messages here"):
-        ada.call(frames.Receive(orders, ada.number_for(), 0.0, max_messages=1))
+        ada.call(message_frames.Receive(orders, ada.number_for(), 0.0, max_messages=1))
 
 
 def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
@@ -148,28 +148,30 @@ def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
 
     def begins(caller) -> int:
         number = caller.number_for()
-        caller.call(frames.Receive(orders, number, 0.0, max_messages=1))
+        caller.call(message_frames.Receive(orders, number, 0.0, max_messages=1))
         return number
 
     begun = [(caller, begins(caller)) for caller in (first, second, first)]
     claim = first.number_for()
-    first.call(frames.Receive(orders, claim, 0.0, claim=True))
-    upload = second.call(frames.UploadBegin(orders, second.number_for(), 10, b""))
+    first.call(message_frames.Receive(orders, claim, 0.0, claim=True))
+    upload = second.call(large_frames.UploadBegin(orders, second.number_for(), 10, b""))
     for caller in (first, second):
         with pytest.raises(Misuse, match="user:ada has 5 open transactions with 4 messages here"):
             begins(caller)
         with pytest.raises(Misuse, match="user:ada has 5 open transactions"):
-            caller.call(frames.Receive(orders, caller.number_for(), 0.0, claim=True))
-    bob.call(frames.Commit(begins(bob), 0))
+            caller.call(message_frames.Receive(orders, caller.number_for(), 0.0, claim=True))
+    bob.call(message_frames.Commit(begins(bob), 0))
     held = driver.session()
     for _ in range(9):
         begins(held)
-    for end, (caller, number) in zip((frames.Commit, frames.Prepare, None), begun, strict=True):
-        caller.call(end(number, 0) if end else frames.Abort(number))
+    for end, (caller, number) in zip(
+        (message_frames.Commit, message_frames.Prepare, None), begun, strict=True
+    ):
+        caller.call(end(number, 0) if end else message_frames.Abort(number))
         begins(second)
         with pytest.raises(Misuse, match="user:ada has 5 open transactions"):
             begins(second)
-    first.call(frames.UploadResume(upload.sequence_id))
+    first.call(large_frames.UploadResume(upload.sequence_id))
     with pytest.raises(Misuse, match="user:ada has 5 open transactions"):
         begins(second)
     driver.turn(SessionClosed(second.number))
@@ -202,7 +204,7 @@ def test_the_open_transactions_of_a_caller_have_a_share_of_messages(tmp_path, mo
 
     number = sends(first, *six)
     with pytest.raises(TransactionAborted, match="the open transactions of user:ada have 10"):
-        second.call(frames.Commit(sends(second, *six), 1))
-    bob.call(frames.Commit(sends(bob, *six), 1))
-    first.call(frames.Commit(number, 1))
-    first.call(frames.Commit(sends(first, *six), 1))
+        second.call(message_frames.Commit(sends(second, *six), 1))
+    bob.call(message_frames.Commit(sends(bob, *six), 1))
+    first.call(message_frames.Commit(number, 1))
+    first.call(message_frames.Commit(sends(first, *six), 1))

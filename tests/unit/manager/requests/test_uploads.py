@@ -13,7 +13,7 @@ from dray.model.access import Access
 from dray.model.classes import Part
 from dray.model.limits import RESERVATION_UNUSED_S, UPLOAD_AGE_S_MAX, UPLOADS_MAX
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames, queue_frames
 from dray.wire.record import PartMark
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
@@ -26,11 +26,11 @@ class Sender:
         self.caller, self.queue = caller, queue
         self.sends = 0
 
-    def begin(self, *, reserve: int = 0) -> frames.UploadState:
+    def begin(self, *, reserve: int = 0) -> large_frames.UploadState:
         self.number = self.caller.number_for()
-        begin = frames.UploadBegin(self.queue, self.number, reserve, b"here")
+        begin = large_frames.UploadBegin(self.queue, self.number, reserve, b"here")
         state = self.caller.call(begin)
-        assert isinstance(state, frames.UploadState)
+        assert isinstance(state, large_frames.UploadState)
         self.name = state.sequence_id
         return state
 
@@ -45,13 +45,13 @@ class Sender:
         self.sends += 1
 
     def mark(self, parts: int) -> list[object]:
-        mark = frames.UploadMark(self.number, parts, parts - 1, b"digest")
+        mark = large_frames.UploadMark(self.number, parts, parts - 1, b"digest")
         return self.caller.answers(self.caller.ask(mark))
 
-    def resume(self, caller: Caller) -> frames.UploadState:
+    def resume(self, caller: Caller) -> large_frames.UploadState:
         self.caller, self.sends = caller, 0
-        state = caller.call(frames.UploadResume(self.name))
-        assert isinstance(state, frames.UploadState)
+        state = caller.call(large_frames.UploadResume(self.name))
+        assert isinstance(state, large_frames.UploadState)
         return state
 
     def finish(self, first: int) -> None:
@@ -81,9 +81,9 @@ def half_way(sender: Sender) -> None:
     sender.send(Part.FRAGMENT, 2)
 
 
-def take(caller: Caller, queue: int) -> frames.LargeFound:
-    found = caller.call(frames.LargeReceive(queue, caller.number_for(), 0.0))
-    assert isinstance(found, frames.LargeFound)
+def take(caller: Caller, queue: int) -> large_frames.LargeFound:
+    found = caller.call(large_frames.LargeReceive(queue, caller.number_for(), 0.0))
+    assert isinstance(found, large_frames.LargeFound)
     return found
 
 
@@ -115,7 +115,7 @@ def test_what_was_marked_is_there_and_is_gone_on_with(
     sender.finish(2)
     found = take(other, sender.queue)
     assert (found.sequence, len(found.parts)) == (sender.number, 3)
-    other.call(frames.Commit(other.next_number, 0))
+    other.call(message_frames.Commit(other.next_number, 0))
 
 
 @pytest.mark.parametrize("how", ["crash", "session"])
@@ -145,11 +145,11 @@ def test_of_a_number_that_was_never_committed_that_is_said(
     driver: ManagerDriver, sender: Sender
 ) -> None:
     half_way(sender)
-    sender.caller.call(frames.UploadDrop(sender.name))
+    sender.caller.call(large_frames.UploadDrop(sender.name))
     assert driver.store.live_bytes == 0
     assert sender.resume(driver.session()).status == "aborted"
     with pytest.raises(errors.MessageNotFound):
-        sender.caller.call(frames.UploadDrop(sender.name))
+        sender.caller.call(large_frames.UploadDrop(sender.name))
 
 
 @pytest.mark.parametrize("end", ["drop", "abort", "queue", "age"])
@@ -160,11 +160,11 @@ def test_an_upload_that_ends_gives_every_byte_back(
     caller = sender.caller
     match end:
         case "drop":
-            caller.call(frames.UploadDrop(sender.name))
+            caller.call(large_frames.UploadDrop(sender.name))
         case "abort":
-            caller.call(frames.Abort(sender.number))
+            caller.call(message_frames.Abort(sender.number))
         case "queue":
-            caller.call(frames.DeleteQueue("heavy"))
+            caller.call(queue_frames.DeleteQueue("heavy"))
             with pytest.raises(errors.TransactionAborted):
                 caller.commit(sender.number, sender.sends)
         case "age":
@@ -199,7 +199,7 @@ def test_the_newest_connection_has_the_upload(driver: ManagerDriver, sender: Sen
     sender.resume(driver.session())
     with pytest.raises(errors.TransactionAborted):
         before.commit(sender.number, 1)
-    refused = before.answers(before.ask(frames.UploadMark(sender.number, 2, 1, b"")))
+    refused = before.answers(before.ask(large_frames.UploadMark(sender.number, 2, 1, b"")))
     assert [type(each.head) for each in refused] == [frames.Failed]
     sender.finish(2)
     assert take(sender.caller, sender.queue).sequence == sender.number
@@ -232,7 +232,7 @@ def test_the_room_is_reserved_and_reserved_again_when_the_upload_goes_on(tmp_pat
     sender.send(Part.FRAGMENT, 1)
     sender.mark(2)
     with pytest.raises(errors.QuotaExceeded) as caught:
-        driver.session().call(frames.UploadBegin(sender.queue, 5_000_000, 2_000, b""))
+        driver.session().call(large_frames.UploadBegin(sender.queue, 5_000_000, 2_000, b""))
     assert caught.value.used == 9_000
     driver.crash()
     placed = used(driver)
@@ -304,33 +304,33 @@ def test_their_number_is_bounded(driver: ManagerDriver, sender: Sender) -> None:
         sender.begin()
     with pytest.raises(errors.Misuse, match="unfinished"):
         sender.begin()
-    listed = sender.caller.call(frames.ListUploads(sender.queue))
+    listed = sender.caller.call(large_frames.ListUploads(sender.queue))
     assert len(listed.uploads) == UPLOADS_MAX
-    sender.caller.call(frames.UploadDrop(listed.uploads[0].sequence_id))
+    sender.caller.call(large_frames.UploadDrop(listed.uploads[0].sequence_id))
     sender.begin()
 
 
 def test_an_upload_is_committed_in_one_phase(sender: Sender) -> None:
     half_way(sender)
     with pytest.raises(errors.TransactionUsage):
-        sender.caller.call(frames.Prepare(sender.number, sender.sends))
+        sender.caller.call(message_frames.Prepare(sender.number, sender.sends))
 
 
 def test_a_number_is_begun_once(sender: Sender) -> None:
     half_way(sender)
     with pytest.raises(errors.TransactionSequence):
-        sender.caller.call(frames.UploadBegin(sender.queue, sender.number, 0, b""))
+        sender.caller.call(large_frames.UploadBegin(sender.queue, sender.number, 0, b""))
 
 
 @pytest.mark.parametrize(
     "head",
     [
-        frames.UploadBegin(0, 77, -1, b""),
-        frames.UploadBegin(0, 77, 0, bytes(10_000)),
+        large_frames.UploadBegin(0, 77, -1, b""),
+        large_frames.UploadBegin(0, 77, 0, bytes(10_000)),
     ],
 )
-def test_nonsense_is_refused(sender: Sender, head: frames.UploadBegin) -> None:
-    wrong = frames.UploadBegin(sender.queue, head.number, head.reserve, head.source)
+def test_nonsense_is_refused(sender: Sender, head: large_frames.UploadBegin) -> None:
+    wrong = large_frames.UploadBegin(sender.queue, head.number, head.reserve, head.source)
     with pytest.raises(errors.InvalidArgument):
         sender.caller.call(wrong)
 
@@ -340,7 +340,7 @@ def test_a_mark_in_what_is_no_upload_is_refused(driver: ManagerDriver, sender: S
     transaction = caller.number_for()
     caller.send(sender.queue, Message(body=b"x"), transaction=transaction)
     with pytest.raises(errors.InvalidArgument):
-        caller.call(frames.UploadMark(transaction, 1, 0, b""))
+        caller.call(large_frames.UploadMark(transaction, 1, 0, b""))
 
 
 def test_a_restored_store_knows_nothing_of_uploads(driver: ManagerDriver, sender: Sender) -> None:
@@ -359,7 +359,7 @@ def test_the_id_of_another_manager_with_the_same_number_drops_nothing(sender: Se
     _, number = sender.name.split("\\")
     for other in ("b" * 32 + "\\" + number, sender.name + "1"):
         with pytest.raises(errors.MessageNotFound):
-            sender.caller.call(frames.UploadDrop(other))
+            sender.caller.call(large_frames.UploadDrop(other))
     sender.finish(3)
     assert take(sender.caller, sender.queue).sequence == sender.number
 
@@ -370,7 +370,7 @@ def test_what_is_unfinished_goes_with_its_queue(
 ) -> None:
     half_way(sender)
     other = end_in(driver, sender, how)
-    other.call(frames.DeleteQueue("heavy"))
+    other.call(queue_frames.DeleteQueue("heavy"))
     assert driver.store.live_bytes == 0
     state = sender.resume(other)
     assert state.status == "aborted"
@@ -384,16 +384,16 @@ def test_a_marked_record_is_given_back_to_its_sender_alone(
 ) -> None:
     half_way(sender)
     for part in (0, 1):
-        head, record = sender.caller.call_whole(frames.UploadRead(sender.number, part))
-        assert isinstance(head, frames.UploadPart)
+        head, record = sender.caller.call_whole(large_frames.UploadRead(sender.number, part))
+        assert isinstance(head, large_frames.UploadPart)
         assert crc32c(record) == head.crc
         assert record[-1] == part
     for wrong in (-1, 2, 99):
         with pytest.raises(errors.Misuse, match="the place of a marked record"):
-            sender.caller.call(frames.UploadRead(sender.number, wrong))
+            sender.caller.call(large_frames.UploadRead(sender.number, wrong))
     other = driver.session()
     with pytest.raises(errors.Misuse, match="an upload on this connection"):
-        other.call(frames.UploadRead(sender.number, 0))
+        other.call(large_frames.UploadRead(sender.number, 0))
     sender.resume(other)
-    head, record = other.call_whole(frames.UploadRead(sender.number, 1))
+    head, record = other.call_whole(large_frames.UploadRead(sender.number, 1))
     assert record[-1] == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, selections
 from tests.cost import Costs
 from tests.inspection import look_into
 
@@ -13,7 +13,9 @@ from tests.inspection import look_into
 def test_each_wait_ends_at_its_own_time(driver):
     caller = driver.session()
     queue = caller.create("orders")
-    waits = {seconds: caller.ask(frames.Receive(queue, 0, seconds)) for seconds in (10, 5, 20, 5)}
+    waits = {
+        seconds: caller.ask(message_frames.Receive(queue, 0, seconds)) for seconds in (10, 5, 20, 5)
+    }
     for seconds in (5, 10, 20):
         assert driver.manager.deadline() == 1_700_000_000.0 + seconds
         assert not caller.answers(waits[seconds])
@@ -27,7 +29,7 @@ def test_waits_that_were_answered_leave_nothing_behind(driver):
     caller = driver.session()
     queue = caller.create("orders")
     for seconds in range(1000, 1200):
-        waiting = caller.ask(frames.Receive(queue, 0, float(seconds)))
+        waiting = caller.ask(message_frames.Receive(queue, 0, float(seconds)))
         caller.send(queue, Message(body=b"x"))
         assert caller.answers(waiting)
     assert len(look_into(driver.manager).waiters._timeouts) == 1
@@ -50,10 +52,10 @@ def test_an_arrival_looks_at_no_receive_that_waits_for_another_message(driver, k
 
     def wait(number):
         name = f"awaited {number}"
-        select = frames.SelectByCorrelation(name)
+        select = selections.SelectByCorrelation(name)
         if kind == "a message id":
-            select = frames.SelectById(f"{driver.manager_id}\\{1_000_000 + number}")
-        return caller.ask(frames.Receive(queue, 0, 600.0, select=select))
+            select = selections.SelectById(f"{driver.manager_id}\\{1_000_000 + number}")
+        return caller.ask(message_frames.Receive(queue, 0, 600.0, select=select))
 
     asked = [wait(1)]
     alone = lines_of_a_send(driver, caller, queue)
@@ -68,10 +70,10 @@ def test_an_arrival_looks_at_no_receive_that_waits_for_another_message(driver, k
 def test_receives_are_served_in_the_order_in_which_they_came_by_an_id_or_without(driver):
     caller = driver.session()
     queue = caller.create("orders")
-    by_id = frames.SelectByCorrelation("one")
+    by_id = selections.SelectByCorrelation("one")
     asked = [
-        caller.ask(frames.Receive(queue, 0, 600.0, select=select))
-        for select in (by_id, frames.SelectFirst(), by_id, frames.SelectFirst())
+        caller.ask(message_frames.Receive(queue, 0, 600.0, select=select))
+        for select in (by_id, selections.SelectFirst(), by_id, selections.SelectFirst())
     ]
     for served in range(1, 5):
         caller.send(queue, Message(body=b"x", correlation_id="one"))

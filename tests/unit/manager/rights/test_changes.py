@@ -8,7 +8,7 @@ from dray.errors import AccessDenied, QueueNotFound
 from dray.manager.events import AccessChanged
 from dray.model.access import Access
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, message_frames
 from tests.unit.manager.rights.test_table import ADA, allowing, driver_with
 
 
@@ -28,7 +28,7 @@ def test_a_right_that_is_taken_back_is_gone_at_the_next_frame(tmp_path):
 def test_a_receive_that_waits_is_refused_when_its_right_is_taken_back(tmp_path):
     driver = driver_with(tmp_path, allowing("user:ada", "receive", "orders"))
     ada = driver.session(ADA)
-    request = ada.ask(frames.Receive(ada.open("orders"), 0, None))
+    request = ada.ask(message_frames.Receive(ada.open("orders"), 0, None))
     assert not ada.answers(request)
     driver.turn(AccessChanged(Access([allowing("user:ada", "send", "orders")])))
     (answer,) = ada.answers(request)

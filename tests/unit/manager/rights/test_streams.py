@@ -8,7 +8,7 @@ from dray.errors import AccessDenied
 from dray.manager.events import AccessChanged, SessionOpened
 from dray.model.access import Access
 from dray.model.callers import Caller
-from dray.wire import frames
+from dray.wire import frames, peer_frames
 from tests.unit.manager.conftest import Source
 from tests.unit.manager.rights.test_table import allowing, driver_with
 
@@ -42,18 +42,18 @@ def test_a_stream_is_refused_at_a_queue_that_its_caller_may_not_deliver_to(tmp_p
         ("statusq", "access-denied"),  # NACK_ACCESS_DENIED at its source
         ("dray://evil:1/x", "access-denied"),
     ):
-        (refusal,) = source.say(frames.OpenStream(16, queue))
-        assert isinstance(refusal, frames.StreamRefused)
+        (refusal,) = source.say(peer_frames.OpenStream(16, queue))
+        assert isinstance(refusal, peer_frames.StreamRefused)
         assert refusal.error == code, queue
-    (state,) = source.say(frames.OpenStream(16, "orders"))
-    assert isinstance(state, frames.StreamState)
+    (state,) = source.say(peer_frames.OpenStream(16, "orders"))
+    assert isinstance(state, peer_frames.StreamState)
 
 
 def test_a_source_is_not_told_of_new_queues_that_it_may_not_see(tmp_path):
     driver = driver_with(tmp_path, allowing("cert:beta", "deliver", "orders;* later"))
     source = peer_of(driver)
-    source.say(frames.OpenStream(16, "hidden"))
-    source.say(frames.OpenStream(17, "later"))
+    source.say(peer_frames.OpenStream(16, "hidden"))
+    source.say(peer_frames.OpenStream(17, "later"))
     owner = driver.session()
     driver.effects.clear()
     owner.create("hidden")
@@ -65,9 +65,9 @@ def test_a_source_is_not_told_of_new_queues_that_it_may_not_see(tmp_path):
 def test_a_stream_ends_when_its_right_is_taken_back(tmp_path):
     driver = driver_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
     source = peer_of(driver)
-    source.say(frames.OpenStream(16, "orders"))
+    source.say(peer_frames.OpenStream(16, "orders"))
     driver.turn(AccessChanged(Access([allowing("cert:beta", "deliver", "others")])))
-    (refusal,) = source.say(frames.Passed(16, 5, 0, 1))
-    assert isinstance(refusal, frames.StreamRefused)
-    (refusal,) = source.say(frames.OpenStream(16, "orders"))
+    (refusal,) = source.say(peer_frames.Passed(16, 5, 0, 1))
+    assert isinstance(refusal, peer_frames.StreamRefused)
+    (refusal,) = source.say(peer_frames.OpenStream(16, "orders"))
     assert refusal.error == "queue-not-found"

@@ -23,7 +23,18 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.wire import backup_frames, file_frames, frames
+from dray.wire import (
+    backup_frames,
+    batch_frames,
+    file_frames,
+    frames,
+    large_frames,
+    message_frames,
+    queue_frames,
+    range_frames,
+    transfer_frames,
+)
+from dray.wire.head import Head
 from dray.wire.record import PartMark, encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
@@ -46,7 +57,7 @@ def driver_with(tmp_path, *rules: AccessRule) -> ManagerDriver:
     return driver
 
 
-def refused(caller, head: frames.Head, body: bytes = b"") -> DrayError:
+def refused(caller, head: Head, body: bytes = b"") -> DrayError:
     with pytest.raises(DrayError) as caught:
         caller.call(head, body)
     return caught.value
@@ -58,7 +69,7 @@ def test_each_frame_has_a_row():
 
 
 def test_a_frame_without_a_row_does_not_start(tmp_path, monkeypatch):
-    monkeypatch.delitem(table.RIGHTS_OF_CLIENTS, frames.PurgeQueue)
+    monkeypatch.delitem(table.RIGHTS_OF_CLIENTS, queue_frames.PurgeQueue)
     with pytest.raises(AssertionError, match=r"client without a row.*PurgeQueue"):
         ManagerDriver(tmp_path / "data")
 
@@ -78,34 +89,34 @@ def test_a_caller_with_a_right_at_one_queue_has_nothing_at_another(tmp_path):
     ada.send(orders, Message(body=b"1"))
     at = owner.receive(secrets, peek=True)[0][0].lookup_id
     for head in (
-        frames.OpenQueue("secrets"),
-        frames.DescribeQueue("secrets"),
-        frames.DeleteQueue("secrets"),
-        frames.SetQuota("secrets", 5, 5),
-        frames.PauseQueue("secrets", paused=True),
-        frames.PurgeQueue(secrets),
-        frames.Receive(secrets, 0, 0.0),
-        frames.Receive(secrets, 0, 0.0, peek=True),
-        frames.Receive(secrets, ada.number_for(), 0.0, claim=True),
-        frames.ReceiveTransaction(secrets, ada.number_for(), 0.0),
-        frames.LargeReceive(secrets, 0, 0.0),
-        frames.LargeReceive(secrets, 0, 0.0, peek=True),
-        frames.LargeList(secrets, 0, 10),
-        frames.LargeMove(secrets, at, orders, 0),
-        frames.PartDamaged(secrets, at),
-        frames.ReadPart(secrets, at, 0, 10),
+        queue_frames.OpenQueue("secrets"),
+        queue_frames.DescribeQueue("secrets"),
+        queue_frames.DeleteQueue("secrets"),
+        queue_frames.SetQuota("secrets", 5, 5),
+        queue_frames.PauseQueue("secrets", paused=True),
+        queue_frames.PurgeQueue(secrets),
+        message_frames.Receive(secrets, 0, 0.0),
+        message_frames.Receive(secrets, 0, 0.0, peek=True),
+        message_frames.Receive(secrets, ada.number_for(), 0.0, claim=True),
+        message_frames.ReceiveTransaction(secrets, ada.number_for(), 0.0),
+        large_frames.LargeReceive(secrets, 0, 0.0),
+        large_frames.LargeReceive(secrets, 0, 0.0, peek=True),
+        large_frames.LargeList(secrets, 0, 10),
+        large_frames.LargeMove(secrets, at, orders, 0),
+        large_frames.PartDamaged(secrets, at),
+        large_frames.ReadPart(secrets, at, 0, 10),
         file_frames.CopyPart(secrets, at, 0, 10, 0),
-        frames.MeasureRange(secrets, 0),
-        frames.ReadRange(secrets, 0, 0, 10, 0),
-        frames.Settle(secrets, at, 0),
-        frames.Reject(secrets, at, ada.number_for()),
-        frames.Move(secrets, at, orders, 0),
-        frames.MoveMessages(secrets, [at], orders, ada.number_for()),
-        frames.Reserve(secrets, ada.number_for(), 10),
-        frames.UploadBegin(secrets, ada.number_for(), 10, b""),
-        frames.ListUploads(secrets),
-        frames.AttachBox("box", "secrets"),
-        frames.Send(secrets, 0, [], []),
+        range_frames.MeasureRange(secrets, 0),
+        range_frames.ReadRange(secrets, 0, 0, 10, 0),
+        message_frames.Settle(secrets, at, 0),
+        message_frames.Reject(secrets, at, ada.number_for()),
+        message_frames.Move(secrets, at, orders, 0),
+        message_frames.MoveMessages(secrets, [at], orders, ada.number_for()),
+        message_frames.Reserve(secrets, ada.number_for(), 10),
+        large_frames.UploadBegin(secrets, ada.number_for(), 10, b""),
+        large_frames.ListUploads(secrets),
+        transfer_frames.AttachBox("box", "secrets"),
+        message_frames.Send(secrets, 0, [], []),
         file_frames.SendFile(secrets, ada.number_for(), 1, 0, 0),
     ):
         assert isinstance(refused(ada, head), QueueNotFound), head
@@ -114,8 +125,8 @@ def test_a_caller_with_a_right_at_one_queue_has_nothing_at_another(tmp_path):
 
 def test_a_queue_that_one_may_not_see_is_in_no_list(tmp_path):
     ada = driver_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
-    listed = ada.call(frames.ListQueues())
-    assert isinstance(listed, frames.QueueList)
+    listed = ada.call(queue_frames.ListQueues())
+    assert isinstance(listed, queue_frames.QueueList)
     assert [each.name for each in listed.queues] == ["orders"]
 
 
@@ -123,11 +134,11 @@ def test_a_sender_may_not_take_look_or_manage_what_it_sees(tmp_path):
     ada = driver_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
     orders = ada.open("orders")
     for head, act in (
-        (frames.Receive(orders, 0, 0.0), "receive"),
-        (frames.Receive(orders, 0, 0.0, peek=True), "peek"),
-        (frames.PurgeQueue(orders), "manage"),
-        (frames.DeleteQueue("orders"), "manage"),
-        (frames.SetQuota("orders", 5, 5), "manage"),
+        (message_frames.Receive(orders, 0, 0.0), "receive"),
+        (message_frames.Receive(orders, 0, 0.0, peek=True), "peek"),
+        (queue_frames.PurgeQueue(orders), "manage"),
+        (queue_frames.DeleteQueue("orders"), "manage"),
+        (queue_frames.SetQuota("orders", 5, 5), "manage"),
     ):
         error = refused(ada, head)
         assert isinstance(error, AccessDenied)
@@ -140,15 +151,15 @@ def test_acts_at_the_whole_manager_need_a_rule_for_all_queues(tmp_path):
     ada, bob = driver.session(ADA), driver.session(BOB)
     for head in (
         backup_frames.Backup(),
-        frames.SetQuota("", 5, 5),
-        frames.ListPeers(),
-        frames.AcceptPeer("a:1", "b" * 32),
-        frames.ForgetPeer("a:1"),
-        frames.CreateQueue("secret", QueueOptions()),
+        queue_frames.SetQuota("", 5, 5),
+        queue_frames.ListPeers(),
+        queue_frames.AcceptPeer("a:1", "b" * 32),
+        queue_frames.ForgetPeer("a:1"),
+        queue_frames.CreateQueue("secret", QueueOptions()),
     ):
         assert isinstance(refused(ada, head), AccessDenied), head
-    bob.call(frames.ListPeers())
-    bob.call(frames.SetQuota("", 5, 5))
+    bob.call(queue_frames.ListPeers())
+    bob.call(queue_frames.SetQuota("", 5, 5))
     ada.create("other-orders")
 
 
@@ -163,13 +174,13 @@ def test_a_client_needs_forward_to_make_the_manager_dial_a_host(tmp_path):
     with pytest.raises(AccessDenied, match="forward to evil:1"):
         ada.send(ada.open("orders"), asks)
     for head in (
-        frames.OpenQueue("dray://evil:1/x"),
-        frames.OpenQueue("dray://evil:1/x", for_status=True),
-        frames.AttachBox("box", "dray://evil:1/x"),
-        frames.Post("box", b"", "dray://evil:1/x"),
+        queue_frames.OpenQueue("dray://evil:1/x"),
+        queue_frames.OpenQueue("dray://evil:1/x", for_status=True),
+        transfer_frames.AttachBox("box", "dray://evil:1/x"),
+        transfer_frames.Post("box", b"", "dray://evil:1/x"),
     ):
         assert isinstance(refused(ada, head), AccessDenied), head
-    names = [each.name for each in driver.session().call(frames.ListQueues()).queues]
+    names = [each.name for each in driver.session().call(queue_frames.ListQueues()).queues]
     assert not [name for name in names if "evil" in name]
     ada.send(ada.open("dray://depot:1/x"), Message(body=b"1"))
 
@@ -188,9 +199,9 @@ def test_the_numbers_of_a_stream_are_told_only_with_manage(tmp_path):
     queue.stream.refusals.stream_refused("queue-not-found", "there is none", driver.now)
 
     def told(caller):
-        listed = caller.call(frames.ListQueues()).queues
+        listed = caller.call(queue_frames.ListQueues()).queues
         found = [each.delivery for each in listed if each.delivery is not None]
-        found.append(caller.call(frames.DescribeQueue(remote)).info.delivery)
+        found.append(caller.call(queue_frames.DescribeQueue(remote)).info.delivery)
         return [(each.sequence_id, each.next_number, each.last_ack) for each in found]
 
     assert told(ada) == [(0, 0, 0)] * 2
@@ -212,7 +223,7 @@ def test_journals_and_dead_letters_are_read_with_keep(tmp_path):
     driver.session().open("orders;journal")
     ada, bob = driver.session(ADA), driver.session(BOB)
     for name in ("system$;deadletter", "orders;journal"):
-        peek = frames.Receive(bob.open(name), 0, 0.0, peek=True)
+        peek = message_frames.Receive(bob.open(name), 0, 0.0, peek=True)
         assert isinstance(refused(ada, peek), AccessDenied)
         assert refused(bob, peek).code == "receive-timeout"
 
@@ -222,11 +233,11 @@ def test_no_number_tells_that_there_is_a_hidden_queue(tmp_path):
     driver = driver_with(tmp_path, allowing("user:ada", "send receive peek", "orders"))
     ada, hidden = driver.session(ADA), driver.session().open("secrets")
     for head in (
-        frames.ListUploads(hidden),
-        frames.Reserve(hidden, 0, 10),
-        frames.UploadBegin(hidden, 0, 10, b""),
-        frames.MoveMessages(hidden, [1], ada.open("orders"), 0),
-        frames.Send(hidden, 1, [], []),
+        large_frames.ListUploads(hidden),
+        message_frames.Reserve(hidden, 0, 10),
+        large_frames.UploadBegin(hidden, 0, 10, b""),
+        message_frames.MoveMessages(hidden, [1], ada.open("orders"), 0),
+        message_frames.Send(hidden, 1, [], []),
     ):
         told = [refused(ada, msgspec.structs.replace(head, queue=each)) for each in (hidden, 999)]
         assert [(type(each), str(each)) for each in told] == [(QueueNotFound, str(told[0]))] * 2
@@ -236,17 +247,21 @@ def test_the_status_queue_serves_whoever_may_receive_and_shows_nothing(tmp_path)
     rules = (allowing("user:ada", "receive", "orders"), allowing("token:bob", "send", "orders"))
     driver = driver_with(tmp_path, *rules)
     ada, bob = driver.session(ADA), driver.session(BOB)
-    opened = ada.call(frames.OpenQueue("statusq", for_status=True))
-    assert isinstance(opened, frames.Opened)
-    ask = frames.LargeReceive(ada.open("orders"), 0, 0.0, status_queue=opened.number, peek=True)
+    opened = ada.call(queue_frames.OpenQueue("statusq", for_status=True))
+    assert isinstance(opened, queue_frames.Opened)
+    ask = large_frames.LargeReceive(
+        ada.open("orders"), 0, 0.0, status_queue=opened.number, peek=True
+    )
     assert refused(ada, ask).code == "receive-timeout"
-    assert isinstance(refused(ada, frames.Receive(opened.number, 0, 0.0)), QueueNotFound)
+    assert isinstance(refused(ada, message_frames.Receive(opened.number, 0, 0.0)), QueueNotFound)
     secret = msgspec.structs.replace(ask, status_queue=driver.session().open("secrets"))
     gone = msgspec.structs.replace(ask, status_queue=999)
     told = [refused(ada, each) for each in (secret, gone)]
     assert [type(each) for each in told] == [StatusQueueMissing] * 2
     assert str(told[0]) == str(told[1])
-    assert isinstance(refused(bob, frames.OpenQueue("statusq", for_status=True)), AccessDenied)
+    assert isinstance(
+        refused(bob, queue_frames.OpenQueue("statusq", for_status=True)), AccessDenied
+    )
 
 
 def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
@@ -257,19 +272,19 @@ def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
     bob.next_number, kept = theirs, bob.next_number
     with pytest.raises(TransactionSequence, match="not leased to this caller"):
         bob.send(queue, Message(body=b"forged"))
-    asked = frames.Outcome(str(join_id(ManagerId(driver.manager_id), theirs)))
+    asked = message_frames.Outcome(str(join_id(ManagerId(driver.manager_id), theirs)))
     for head in (
-        frames.Commit(theirs, 0),
-        frames.Abort(theirs),
-        frames.Prepare(theirs, 0),
-        frames.StageForBatch(theirs, 0, "q", 1),
-        frames.UploadBegin(queue, theirs, 10, b""),
-        frames.Reserve(queue, theirs, 10),
-        frames.Receive(queue, theirs, 0.0, claim=True),
-        frames.UploadMark(theirs, 1, 1, b""),
-        frames.UploadRead(theirs, 0),
-        frames.UploadResume(asked.transaction_id),
-        frames.UploadDrop(asked.transaction_id),
+        message_frames.Commit(theirs, 0),
+        message_frames.Abort(theirs),
+        message_frames.Prepare(theirs, 0),
+        batch_frames.StageForBatch(theirs, 0, "q", 1),
+        large_frames.UploadBegin(queue, theirs, 10, b""),
+        message_frames.Reserve(queue, theirs, 10),
+        message_frames.Receive(queue, theirs, 0.0, claim=True),
+        large_frames.UploadMark(theirs, 1, 1, b""),
+        large_frames.UploadRead(theirs, 0),
+        large_frames.UploadResume(asked.transaction_id),
+        large_frames.UploadDrop(asked.transaction_id),
         asked,
     ):
         assert isinstance(refused(bob, head), TransactionSequence), head
@@ -308,7 +323,9 @@ def test_a_number_of_another_caller_is_found_anywhere_in_a_batch(tmp_path, longe
             b"".join(encode_record(Message(body=bytes(1 + at * longer)), source, each))
             for at, each in enumerate(numbers)
         ]
-        said = frames.Send(queue, 0, list(map(len, records)), list(map(crc32c.crc32c, records)))
+        said = message_frames.Send(
+            queue, 0, list(map(len, records)), list(map(crc32c.crc32c, records))
+        )
         if numbers == taken:
             bob.call(said, b"".join(records))
         else:
@@ -324,11 +341,13 @@ def test_nobody_uses_numbers_that_the_next_caller_will_lease(tmp_path):
     bob.next_number, kept = coming, bob.next_number
     with pytest.raises(TransactionSequence, match="not leased to this caller"):
         bob.send(queue, Message(body=b"forged"))
-    assert isinstance(refused(bob, frames.UploadBegin(queue, coming, 10, b"")), TransactionSequence)
+    assert isinstance(
+        refused(bob, large_frames.UploadBegin(queue, coming, 10, b"")), TransactionSequence
+    )
     bob.next_number = kept
     ada = driver.session(ADA)
     assert ada.number_for() == coming
-    asked = frames.Outcome(str(join_id(ManagerId(driver.manager_id), coming)))
+    asked = message_frames.Outcome(str(join_id(ManagerId(driver.manager_id), coming)))
     assert ada.call(asked).status == "aborted"
 
 
@@ -350,11 +369,11 @@ def test_a_caller_that_takes_leases_without_end_frees_no_number_of_another(tmp_p
     numbers = [ada.number_for() for _ in range(4)]
     for _ in range(40):
         first = bob.call(frames.Lease()).first_number
-        assert bob.call(frames.Outcome(str(join_id(manager, first)))).status == "aborted"
+        assert bob.call(message_frames.Outcome(str(join_id(manager, first)))).status == "aborted"
     for number in numbers[:2]:
-        assert isinstance(refused(bob, frames.Commit(number, 0)), TransactionSequence)
+        assert isinstance(refused(bob, message_frames.Commit(number, 0)), TransactionSequence)
         ada.send(queue, Message(body=b"1"), transaction=number)
-        ada.call(frames.Commit(number, 1))
+        ada.call(message_frames.Commit(number, 1))
 
 
 def test_prepared_transactions_belong_to_their_caller_also_after_a_crash(tmp_path):
@@ -362,30 +381,33 @@ def test_prepared_transactions_belong_to_their_caller_also_after_a_crash(tmp_pat
     ada = driver.session(ADA)
     transaction = ada.number_for()
     ada.send(ada.open("orders"), Message(body=b"1"), transaction=transaction)
-    ada.call(frames.Prepare(transaction, 1))
-    settle = frames.SettlePrepared(
+    ada.call(message_frames.Prepare(transaction, 1))
+    settle = message_frames.SettlePrepared(
         str(join_id(ManagerId(driver.manager_id), transaction)), commit=False
     )
     driver.crash()
     bob, ada = driver.session(BOB), driver.session(ADA)
-    assert bob.call(frames.ListPrepared()).transaction_ids == []
+    assert bob.call(message_frames.ListPrepared()).transaction_ids == []
     assert isinstance(refused(bob, settle), TransactionSequence)
-    assert ada.call(frames.ListPrepared()).transaction_ids == [settle.transaction_id]
+    assert ada.call(message_frames.ListPrepared()).transaction_ids == [settle.transaction_id]
     ada.call(settle)
 
 
 def test_uploads_belong_to_their_caller_also_after_a_crash(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send", "orders"))
     ada = driver.session(ADA)
-    begun = ada.call(frames.UploadBegin(ada.open("orders"), ada.number_for(), 1000, b"from"))
+    begun = ada.call(large_frames.UploadBegin(ada.open("orders"), ada.number_for(), 1000, b"from"))
     driver.crash()
     bob, ada = driver.session(BOB), driver.session(ADA)
     queue = bob.open("orders")
-    assert bob.call(frames.ListUploads(queue)).uploads == []
-    for head in (frames.UploadResume(begun.sequence_id), frames.UploadDrop(begun.sequence_id)):
+    assert bob.call(large_frames.ListUploads(queue)).uploads == []
+    for head in (
+        large_frames.UploadResume(begun.sequence_id),
+        large_frames.UploadDrop(begun.sequence_id),
+    ):
         assert isinstance(refused(bob, head), MessageNotFound)
-    assert len(ada.call(frames.ListUploads(queue)).uploads) == 1
-    assert ada.call(frames.UploadResume(begun.sequence_id)).status == "open"
+    assert len(ada.call(large_frames.ListUploads(queue)).uploads) == 1
+    assert ada.call(large_frames.UploadResume(begun.sequence_id)).status == "open"
 
 
 def test_nobody_begins_anything_under_a_number_of_an_earlier_start(tmp_path):
@@ -394,21 +416,23 @@ def test_nobody_begins_anything_under_a_number_of_an_earlier_start(tmp_path):
     ada = driver.session(ADA)
     queue, lost, done = ada.open("orders"), ada.number_for(), ada.number_for()
     ada.send(queue, Message(body=b"1"), transaction=done)
-    ada.call(frames.Commit(done, 1))
+    ada.call(message_frames.Commit(done, 1))
     ada.send(queue, Message(body=b"lost"), transaction=lost)
     driver.crash()
-    asked = [frames.Outcome(str(join_id(ManagerId(driver.manager_id), n))) for n in (lost, done)]
+    asked = [
+        message_frames.Outcome(str(join_id(ManagerId(driver.manager_id), n))) for n in (lost, done)
+    ]
     for who in (BOB, ADA):
         caller = driver.session(who)
         queue = caller.open("orders")
         for head in (
-            frames.Commit(lost, 0),
-            frames.Prepare(lost, 0),
-            frames.StageForBatch(lost, 0, "q", 1),
-            frames.CommitBatch("q", 1, b"d", lost, []),
-            frames.UploadBegin(queue, lost, 10, b""),
-            frames.Receive(queue, lost, 0.0, claim=True),
-            frames.MoveMessages(queue, [1], queue, lost),
+            message_frames.Commit(lost, 0),
+            message_frames.Prepare(lost, 0),
+            batch_frames.StageForBatch(lost, 0, "q", 1),
+            batch_frames.CommitBatch("q", 1, b"d", lost, []),
+            large_frames.UploadBegin(queue, lost, 10, b""),
+            message_frames.Receive(queue, lost, 0.0, claim=True),
+            message_frames.MoveMessages(queue, [1], queue, lost),
         ):
             assert isinstance(refused(caller, head), TransactionSequence), head
         _, said, body = caller._encoded(queue, [Message(body=b"1")], lost, marks=(), guarded=True)
@@ -423,18 +447,18 @@ def test_an_upload_goes_on_under_its_number_after_a_restart(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send", "orders"))
     ada, bob = driver.session(ADA), driver.session(BOB)
     number = ada.number_for()
-    begun = ada.call(frames.UploadBegin(ada.open("orders"), number, 1000, b"from"))
+    begun = ada.call(large_frames.UploadBegin(ada.open("orders"), number, 1000, b"from"))
     prepared = bob.number_for()
-    bob.call(frames.Prepare(prepared, 0))
+    bob.call(message_frames.Prepare(prepared, 0))
     driver.crash()
     ada, bob = driver.session(ADA), driver.session(BOB)
-    theirs = frames.Outcome(str(join_id(ManagerId(driver.manager_id), prepared)))
+    theirs = message_frames.Outcome(str(join_id(ManagerId(driver.manager_id), prepared)))
     assert isinstance(refused(ada, theirs), TransactionSequence)
-    assert isinstance(refused(bob, frames.Outcome(begun.sequence_id)), TransactionSequence)
+    assert isinstance(refused(bob, message_frames.Outcome(begun.sequence_id)), TransactionSequence)
     assert bob.call(theirs).status == "prepared"
     queue = ada.open("orders")
-    assert isinstance(refused(ada, frames.Commit(number, 1)), TransactionSequence)
-    assert ada.call(frames.UploadResume(begun.sequence_id)).status == "open"
+    assert isinstance(refused(ada, message_frames.Commit(number, 1)), TransactionSequence)
+    assert ada.call(large_frames.UploadResume(begun.sequence_id)).status == "open"
     ada.next_number, kept = number - 1, ada.next_number
     header = Message(app_specific=-9998)
     options = {"transaction": number, "guarded": False}
@@ -442,8 +466,8 @@ def test_an_upload_goes_on_under_its_number_after_a_restart(tmp_path):
     ada.next_number = kept
     trailer = Message(app_specific=-9999)
     ada.send(queue, trailer, marks=(PartMark(Part.TRAILER, number, 0),), **options)
-    ada.call(frames.Commit(number, 2))
-    assert ada.call(frames.Outcome(begun.sequence_id)).status == "committed"
+    ada.call(message_frames.Commit(number, 2))
+    assert ada.call(message_frames.Outcome(begun.sequence_id)).status == "committed"
 
 
 def test_staged_rows_belong_to_the_caller_whose_tasks_staged_them(tmp_path):
@@ -451,14 +475,14 @@ def test_staged_rows_belong_to_the_caller_whose_tasks_staged_them(tmp_path):
     ada, bob = driver.session(ADA), driver.session(BOB)
     transaction = ada.number_for()
     ada.send(ada.open("orders"), Message(body=b"1"), transaction=transaction)
-    ada.call(frames.StageForBatch(transaction, 1, "query", 0))
+    ada.call(batch_frames.StageForBatch(transaction, 1, "query", 0))
     name = str(join_id(ManagerId(driver.manager_id), transaction))
     for forged in (
-        frames.DropStaged("query", 0, [name]),
-        frames.CommitBatch("query", 0, b"", bob.number_for(), []),
+        batch_frames.DropStaged("query", 0, [name]),
+        batch_frames.CommitBatch("query", 0, b"", bob.number_for(), []),
     ):
         assert isinstance(refused(bob, forged), AccessDenied)
-    committed = ada.call(frames.CommitBatch("query", 0, b"d", ada.number_for(), [name]))
+    committed = ada.call(batch_frames.CommitBatch("query", 0, b"d", ada.number_for(), [name]))
     assert committed.messages == 1
 
 
@@ -468,23 +492,25 @@ def test_a_query_belongs_to_the_caller_of_its_first_batch_also_after_a_crash(tmp
         tmp_path, allowing("*", "send", "orders"), allowing("token:bob", "send receive", "q")
     )
     ada, bob = driver.session(ADA), driver.session(BOB)
-    ada.call(frames.CommitBatch("query", 0, b"d", ada.number_for(), []))
+    ada.call(batch_frames.CommitBatch("query", 0, b"d", ada.number_for(), []))
     for _ in range(2):
         for forged in (
-            frames.CommitBatch("query", 1, b"e", bob.number_for(), []),
-            frames.StageForBatch(bob.number_for(), 0, "query", 1),
-            frames.DescribeBatch("query", 0),
-            frames.DropStaged("query", 1, []),
+            batch_frames.CommitBatch("query", 1, b"e", bob.number_for(), []),
+            batch_frames.StageForBatch(bob.number_for(), 0, "query", 1),
+            batch_frames.DescribeBatch("query", 0),
+            batch_frames.DropStaged("query", 1, []),
         ):
             error = refused(bob, forged)
             assert isinstance(error, AccessDenied), forged
             assert "choose another query_id" in str(error)
-        assert ada.call(frames.DescribeBatch("query", 0)).last == 0
+        assert ada.call(batch_frames.DescribeBatch("query", 0)).last == 0
         driver.crash()
         ada, bob = driver.session(ADA), driver.session(BOB)
     # The owner of the manager may, and the query stays its caller's.
-    driver.session().call(frames.CommitBatch("query", 1, b"e", driver.session().number_for(), []))
-    assert ada.call(frames.CommitBatch("query", 2, b"f", ada.number_for(), [])).last == 2
+    driver.session().call(
+        batch_frames.CommitBatch("query", 1, b"e", driver.session().number_for(), [])
+    )
+    assert ada.call(batch_frames.CommitBatch("query", 2, b"f", ada.number_for(), [])).last == 2
 
 
 def test_rows_that_another_caller_stages_for_a_query_hinder_no_commit(tmp_path):
@@ -494,14 +520,16 @@ def test_rows_that_another_caller_stages_for_a_query_hinder_no_commit(tmp_path):
     def stages(caller) -> str:
         transaction = caller.number_for()
         caller.send(caller.open("orders"), Message(body=b"1"), transaction=transaction)
-        caller.call(frames.StageForBatch(transaction, 1, "query", 0))
+        caller.call(batch_frames.StageForBatch(transaction, 1, "query", 0))
         return str(join_id(ManagerId(driver.manager_id), transaction))
 
     own, theirs = stages(ada), stages(bob)
-    stolen = frames.CommitBatch("query", 0, b"", ada.number_for(), [own, theirs])
+    stolen = batch_frames.CommitBatch("query", 0, b"", ada.number_for(), [own, theirs])
     assert isinstance(refused(ada, stolen), AccessDenied)
-    assert ada.call(frames.CommitBatch("query", 0, b"d", ada.number_for(), [own])).messages == 1
-    assert isinstance(refused(bob, frames.DropStaged("query", 0, [theirs])), AccessDenied)
+    assert (
+        ada.call(batch_frames.CommitBatch("query", 0, b"d", ada.number_for(), [own])).messages == 1
+    )
+    assert isinstance(refused(bob, batch_frames.DropStaged("query", 0, [theirs])), AccessDenied)
     assert len(look_into(driver.manager).state.prepared) == 1
 
 
@@ -509,8 +537,10 @@ def test_nobody_learns_what_the_query_of_another_caller_is_called(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send", "orders"))
     ada, bob = driver.session(ADA), driver.session(BOB)
     staged = ada.number_for()
-    ada.call(frames.StageForBatch(staged, 0, "a-query-of-ada", 0))
-    settle = frames.SettlePrepared(str(join_id(ManagerId(driver.manager_id), staged)), commit=True)
+    ada.call(batch_frames.StageForBatch(staged, 0, "a-query-of-ada", 0))
+    settle = message_frames.SettlePrepared(
+        str(join_id(ManagerId(driver.manager_id), staged)), commit=True
+    )
     assert "a-query-of-ada" in str(refused(ada, settle))
     told = refused(bob, settle)
     assert isinstance(told, TransactionSequence)
@@ -525,7 +555,9 @@ def test_a_caller_finds_its_open_transactions_however_many_another_has(tmp_path,
         queue = caller.open("orders")
         for _ in range(many):
             caller.send(queue, Message(body=b"1"), transaction=caller.number_for())
-    found = {each: each.call(frames.ListPrepared()).open for each in (ada, bob, driver.session())}
+    found = {
+        each: each.call(message_frames.ListPrepared()).open for each in (ada, bob, driver.session())
+    }
     assert [len(each) for each in found.values()] == [2, 3, 3]
     assert {each.caller for each in found[ada]} == {ADA.name}
 
@@ -533,7 +565,7 @@ def test_a_caller_finds_its_open_transactions_however_many_another_has(tmp_path,
 def test_a_box_belongs_to_its_caller(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send", "orders"))
     ada, again, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
-    box = frames.AttachBox("box", "orders")
+    box = transfer_frames.AttachBox("box", "orders")
     ada.call(box)
     assert isinstance(refused(bob, box), AccessDenied)
     again.call(box)
@@ -541,7 +573,9 @@ def test_a_box_belongs_to_its_caller(tmp_path):
 
 @pytest.mark.parametrize("rows", [table.RIGHTS_OF_CLIENTS, table.RIGHTS_OF_MANAGERS])
 @pytest.mark.parametrize(
-    "head", [frames.AttachBox("box", FAR), frames.Post("box", b"", FAR)], ids=["attach", "post"]
+    "head",
+    [transfer_frames.AttachBox("box", FAR), transfer_frames.Post("box", b"", FAR)],
+    ids=["attach", "post"],
 )
 def test_a_box_on_the_way_to_another_host_needs_forward(tmp_path, rows, head):
     driver = driver_with(
@@ -550,18 +584,18 @@ def test_a_box_on_the_way_to_another_host_needs_forward(tmp_path, rows, head):
     inside = look_into(driver.manager)
     ada, bob = (inside.sessions[driver.session(each).number] for each in (ADA, BOB))
     with pytest.raises(AccessDenied):
-        rows[type(head)](inside.links.rights, ada, head, memoryview(b""))
-    rows[type(head)](inside.links.rights, bob, head, memoryview(b""))
+        rows[type(head)](inside.links.rights, ada, head)
+    rows[type(head)](inside.links.rights, bob, head)
 
 
 def test_a_box_is_attached_only_to_a_queue_that_its_caller_sees(tmp_path):
     """The refusal tells nobody that there is another queue."""
     ada = driver_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
-    told = [refused(ada, frames.AttachBox("box", name)) for name in ("secrets", "no-such")]
+    told = [refused(ada, transfer_frames.AttachBox("box", name)) for name in ("secrets", "no-such")]
     assert [type(each) for each in told] == [QueueNotFound] * 2
     assert str(told[0]).replace("secrets", "no-such") == str(told[1])
     for name in ("secrets", "no-such"):
-        ada.call(frames.AttachBox("box", name, attached=False))
+        ada.call(transfer_frames.AttachBox("box", name, attached=False))
 
 
 def test_a_caller_that_posts_to_ever_new_queues_is_remembered_for_the_last_ones_only(
@@ -573,8 +607,8 @@ def test_a_caller_that_posts_to_ever_new_queues_is_remembered_for_the_last_ones_
     ada = driver.session(ADA)
     names = [f"queue{number}" for number in range(3)]
     for name in names:
-        ada.ask(frames.Post("box", b"", name))
+        ada.ask(transfer_frames.Post("box", b"", name))
     session = look_into(driver.manager).sessions[ada.number]
     assert session.posts_to == set(names)
-    ada.ask(frames.Post("box", b"", "one too many"))
+    ada.ask(transfer_frames.Post("box", b"", "one too many"))
     assert session.posts_to == {"one too many"}

@@ -8,7 +8,7 @@ from dray.errors import AccessDenied, Misuse, QueueNotFound
 from dray.manager.events import CallerProven, CloseSession
 from dray.model.callers import Caller
 from dray.model.tokens import digest_of_token
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames, token_frames
 from tests.unit.manager.rights.test_table import ADA, allowing, driver_with, refused
 
 TOKEN = "a token"  # noqa: S105 - one of the test
@@ -22,14 +22,14 @@ def driver(tmp_path):
 
 
 def create(driver, name="till", token=TOKEN, lasts_us=0):
-    driver.session().call(frames.CreateToken(name, digest_of_token(token), lasts_us))
+    driver.session().call(token_frames.CreateToken(name, digest_of_token(token), lasts_us))
 
 
 def test_the_holder_of_a_token_is_its_caller(driver):
     create(driver)
     till = driver.session(HERE, token=TOKEN)
     assert till.open("orders")
-    assert isinstance(refused(till, frames.ListTokens()), AccessDenied)
+    assert isinstance(refused(till, token_frames.ListTokens()), AccessDenied)
 
 
 def test_the_shell_is_told_who_the_caller_is(driver):
@@ -43,7 +43,7 @@ def test_a_token_takes_ownership_away(driver):
     create(driver)
     owner = Caller("user:me", ("group:me",), "process 1", owner=True, is_private=True)
     till = driver.session(owner, token=TOKEN)
-    assert isinstance(refused(till, frames.ListPeers()), AccessDenied)
+    assert isinstance(refused(till, queue_frames.ListPeers()), AccessDenied)
 
 
 def test_the_owner_acts_for_the_holder_of_a_certificate_with_that_ones_rights_alone(tmp_path):
@@ -53,8 +53,8 @@ def test_the_owner_acts_for_the_holder_of_a_certificate_with_that_ones_rights_al
     proven = [each for each in driver.effects if isinstance(each, CallerProven)]
     assert proven == [CallerProven(ada.number, Caller("cert:ada", (), "process 1", False, True))]
     assert ada.open("orders")
-    assert isinstance(refused(ada, frames.OpenQueue("secrets")), QueueNotFound)
-    assert isinstance(refused(ada, frames.ListPeers()), AccessDenied)
+    assert isinstance(refused(ada, queue_frames.OpenQueue("secrets")), QueueNotFound)
+    assert isinstance(refused(ada, queue_frames.ListPeers()), AccessDenied)
     with pytest.raises(AccessDenied, match="cert:bob may not do anything here"):
         driver.session(owner, caller="cert:bob")
 
@@ -101,19 +101,19 @@ def test_a_revoked_token_ends_its_sessions_before_anything_else_of_them(driver):
     create(driver)
     till = driver.session(HERE, token=TOKEN)
     orders = till.open("orders")
-    driver.session().call(frames.RevokeToken("till"))
+    driver.session().call(token_frames.RevokeToken("till"))
     assert CloseSession(till.number) in driver.effects
     # The connection is still there, and a request is on its way.
     with pytest.raises((AccessDenied, QueueNotFound)):
-        till.call(frames.Reserve(orders, 1, 1))
+        till.call(message_frames.Reserve(orders, 1, 1))
 
 
 def test_tokens_are_durable(driver):
     create(driver, lasts_us=600_000_000)
     create(driver, "driver", "another")
-    driver.session().call(frames.RevokeToken("driver"))
+    driver.session().call(token_frames.RevokeToken("driver"))
     driver.crash()
-    listed = driver.session().call(frames.ListTokens())
+    listed = driver.session().call(token_frames.ListTokens())
     assert [each.name for each in listed.tokens] == ["till"]
     driver.session(HERE, token=TOKEN)
 
@@ -121,12 +121,12 @@ def test_tokens_are_durable(driver):
 @pytest.mark.parametrize(
     "head",
     [
-        frames.CreateToken("till", digest_of_token("x")),
-        frames.CreateToken("", digest_of_token("x")),
-        frames.CreateToken("a b", digest_of_token("x")),
-        frames.CreateToken("new", b"short"),
-        frames.CreateToken("new", digest_of_token("x"), -1),
-        frames.RevokeToken("none"),
+        token_frames.CreateToken("till", digest_of_token("x")),
+        token_frames.CreateToken("", digest_of_token("x")),
+        token_frames.CreateToken("a b", digest_of_token("x")),
+        token_frames.CreateToken("new", b"short"),
+        token_frames.CreateToken("new", digest_of_token("x"), -1),
+        token_frames.RevokeToken("none"),
     ],
 )
 def test_what_makes_no_sense_is_refused(driver, head):
@@ -138,8 +138,8 @@ def test_no_rule_gives_tokens_to_others(tmp_path):
     driver = driver_with(tmp_path, allowing("user:ada", "manage", "*"))
     ada = driver.session(ADA)
     for head in (
-        frames.CreateToken("more", digest_of_token("x")),
-        frames.ListTokens(),
-        frames.RevokeToken("till"),
+        token_frames.CreateToken("more", digest_of_token("x")),
+        token_frames.ListTokens(),
+        token_frames.RevokeToken("till"),
     ):
         assert isinstance(refused(ada, head), AccessDenied)

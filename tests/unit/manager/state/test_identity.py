@@ -10,7 +10,7 @@ from dray.delivery.lineage import INCARNATIONS_KEPT
 from dray.errors import QueueRecreated
 from dray.manager.facts import Restored
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -20,8 +20,8 @@ def incarnations(driver: ManagerDriver) -> list[int]:
 
 
 def described(driver: ManagerDriver, name: str = "orders"):
-    found = driver.session().call(frames.DescribeQueue(name))
-    assert isinstance(found, frames.QueueState)
+    found = driver.session().call(queue_frames.DescribeQueue(name))
+    assert isinstance(found, queue_frames.QueueState)
     return found.info
 
 
@@ -78,7 +78,7 @@ def test_a_queue_that_is_made_again_has_another_birth_number_and_higher_position
     caller.send(queue, Message(), Message(), Message())
     caller.receive(queue, max_messages=2)
     born = described(driver).born
-    caller.call(frames.DeleteQueue("orders"))
+    caller.call(queue_frames.DeleteQueue("orders"))
     driver.crash()
     caller = driver.session()
     queue = caller.create("orders", journal=True)
@@ -112,7 +112,7 @@ def test_a_restore_is_another_birth_of_every_queue(driver: ManagerDriver) -> Non
         look_into(driver.manager).record(Restored(0, when_us))
         assert described(driver).born > before
         with pytest.raises(QueueRecreated, match="restored"):
-            caller.call(frames.Settle(queue, 1, 0, before))
+            caller.call(message_frames.Settle(queue, 1, 0, before))
         before = described(driver).born
     driver.crash()
     assert described(driver).born == before
@@ -125,11 +125,11 @@ def test_settle_refuses_a_position_of_a_queue_that_was_made_again(driver: Manage
     caller = driver.session()
     caller.create("orders")
     born = described(driver).born
-    caller.call(frames.DeleteQueue("orders"))
+    caller.call(queue_frames.DeleteQueue("orders"))
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"unread"))
     with pytest.raises(QueueRecreated, match="nothing was settled"):
-        caller.call(frames.Settle(queue, 1 << 40, 0, born))
+        caller.call(message_frames.Settle(queue, 1 << 40, 0, born))
     assert caller.receive(queue)[1] == [b"unread"]
 
 
@@ -137,5 +137,5 @@ def test_settle_takes_the_birth_number_of_the_queue_that_is_there(driver: Manage
     caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(), Message())
-    done = caller.call(frames.Settle(queue, 1, 0, described(driver).born))
+    done = caller.call(message_frames.Settle(queue, 1, 0, described(driver).born))
     assert done == frames.Done(1)

@@ -9,7 +9,7 @@ from dray.manager.state.outcomes import Outcomes
 from dray.model.ids import EXPRESS_OUTCOME
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames
 from tests.unit.manager.conftest import ManagerDriver
 
 
@@ -82,12 +82,14 @@ def test_a_client_is_told_that_an_old_outcome_is_unknown(
     numbers = []
     for _ in range(4):
         numbers.append(caller.number_for())
-        caller.ask(frames.Send(queue, numbers[-1], [], []))
+        caller.ask(message_frames.Send(queue, numbers[-1], [], []))
         caller.commit(numbers[-1], 1)
     driver.store.checkpoint(driver.manager.snapshot())
     driver.crash()
     asker = driver.session()
-    told = [asker.call(frames.Outcome(f"{driver.manager_id}\\{number}")) for number in numbers]
+    told = [
+        asker.call(message_frames.Outcome(f"{driver.manager_id}\\{number}")) for number in numbers
+    ]
     assert [each.status for each in told] == ["unknown", "unknown", "committed", "committed"]
 
 
@@ -101,7 +103,7 @@ def test_a_send_without_a_transaction_is_remembered_by_its_first_message(
     driver.crash()
     asker = driver.session()
     ids = [f"{driver.manager_id}\\{each}" for each in (number, number + 1)]
-    told = [asker.call(frames.Outcome(each)).status for each in ids]
+    told = [asker.call(message_frames.Outcome(each)).status for each in ids]
     assert told == ["committed", "aborted"]
 
 
@@ -111,8 +113,8 @@ def test_of_an_express_send_of_an_earlier_incarnation_nobody_knows(driver: Manag
     number = caller.send(queue, Message(body=b"a", recoverable=False))[0]
     doubt = f"{driver.manager_id}\\{number + EXPRESS_OUTCOME}"
     never = f"{driver.manager_id}\\{caller.number_for() + EXPRESS_OUTCOME}"
-    assert caller.call(frames.Outcome(doubt)).status == "committed"
-    assert caller.call(frames.Outcome(never)).status == "aborted"
+    assert caller.call(message_frames.Outcome(doubt)).status == "committed"
+    assert caller.call(message_frames.Outcome(never)).status == "aborted"
     driver.crash()
     asker = driver.session()
-    assert asker.call(frames.Outcome(doubt)).status == "unknown"
+    assert asker.call(message_frames.Outcome(doubt)).status == "unknown"

@@ -18,7 +18,7 @@ from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.store.log.checkpoint import Snapshots
-from dray.wire import frames
+from dray.wire import queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -119,7 +119,7 @@ def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(driver: Man
 
 
 def test_no_fact_is_counted_twice_at_a_start_from_a_checkpoint(driver: ManagerDriver) -> None:
-    driver.session().call(frames.SetQuota("", 1 << 20, None))
+    driver.session().call(queue_frames.SetQuota("", 1 << 20, None))
     state = look_into(driver.manager).state
     found = again(take_snapshots(state), state)
     assert found.identity.age == state.identity.age
@@ -146,7 +146,7 @@ def test_a_snapshot_knows_which_messages_a_purge_still_waits_for(driver: Manager
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"held"))
     caller.receive(queue, transaction=caller.number_for())
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     state = look_into(driver.manager).state
     found = again(take_snapshots(state), state).queues.named("orders")
     assert found.purge_pending == {1}

@@ -10,7 +10,7 @@ from dray.manager.transactions.aborted_transactions import REPORTED, AbortedTran
 from dray.model.leases import Leases
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames, queue_frames
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
@@ -22,8 +22,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def ask_for(caller: Caller, number: int) -> str:
     """What another program is told of a transaction."""
     other = caller.driver.session()
-    head = other.call(frames.Outcome(f"{caller.driver.manager_id}\\{number}"))
-    assert isinstance(head, frames.OutcomeIs)
+    head = other.call(message_frames.Outcome(f"{caller.driver.manager_id}\\{number}"))
+    assert isinstance(head, message_frames.OutcomeIs)
     return head.status
 
 
@@ -36,13 +36,13 @@ def test_an_answered_aborted_is_final_however_many_answers_were_given_since(
     assert [ask_for(caller, number) for number in (late, *others)] == ["aborted"] * 11
     for number in (late, *others):
         with pytest.raises(errors.TransactionAborted):
-            caller.call(frames.Commit(number, 0))
+            caller.call(message_frames.Commit(number, 0))
         sent, body = caller._encoded(queue, [Message()], number, marks=(), guarded=True)[1:]
         (answer,) = caller.answers(caller.ask(sent, body))
         assert answer.head.error == errors.TransactionAborted.code
         with pytest.raises(errors.TransactionAborted):
-            caller.call(frames.Prepare(number, 1))
-    assert caller.call(frames.DescribeQueue("orders")).info.message_count == 0
+            caller.call(message_frames.Prepare(number, 1))
+    assert caller.call(queue_frames.DescribeQueue("orders")).info.message_count == 0
 
 
 def test_what_begins_afterwards_and_what_had_begun_before_go_on(driver: ManagerDriver) -> None:

@@ -13,7 +13,7 @@ from dray.model.classes import TransactionStatus
 from dray.model.limits import QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
 from dray.model.message import Message
 from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
-from dray.wire import frames
+from dray.wire import batch_frames, frames, message_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
@@ -28,24 +28,26 @@ class Job:
         self.driver, self.query = driver, query
         self.spark_driver = driver.session()
 
-    def stage(self, *bodies: bytes, batch: int = 0, queue: str = "orders") -> frames.BatchIs | str:
+    def stage(
+        self, *bodies: bytes, batch: int = 0, queue: str = "orders"
+    ) -> batch_frames.BatchIs | str:
         """Let a task stage rows; its name, or the answer that the batch is committed."""
         task = self.driver.session()
         number, into = task.number_for(), task.open(queue)
         for body in bodies:
             task.send(into, Message(body=body), transaction=number)
-        stage = frames.StageForBatch(number, len(bodies), self.query, batch)
+        stage = batch_frames.StageForBatch(number, len(bodies), self.query, batch)
         answer = task.call(stage)
-        assert isinstance(answer, frames.BatchIs)
+        assert isinstance(answer, batch_frames.BatchIs)
         self.driver.turn(SessionClosed(task.number))
         return answer if answer.committed else f"{self.driver.manager_id}\\{number}"
 
-    def commit(self, *staged: str, batch: int = 0, digest: bytes = DIGEST) -> frames.BatchIs:
+    def commit(self, *staged: str, batch: int = 0, digest: bytes = DIGEST) -> batch_frames.BatchIs:
         number = self.spark_driver.number_for()
         answer = self.spark_driver.call(
-            frames.CommitBatch(self.query, batch, digest, number, list(staged))
+            batch_frames.CommitBatch(self.query, batch, digest, number, list(staged))
         )
-        assert isinstance(answer, frames.BatchIs)
+        assert isinstance(answer, batch_frames.BatchIs)
         return answer
 
     def restart(self) -> None:
@@ -57,7 +59,7 @@ class Job:
         return peeked[1]
 
     def info(self, queue: str = "orders"):
-        return self.spark_driver.call(frames.DescribeQueue(queue)).info
+        return self.spark_driver.call(queue_frames.DescribeQueue(queue)).info
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_what_tasks_have_staged_is_seen_by_nobody_before_the_commit(job: Job) ->
     job.stage(b"one", b"two")
     assert job.bodies() == []
     assert job.info().staged_count == 2
-    listed = job.spark_driver.call(frames.ListQueues()).queues
+    listed = job.spark_driver.call(queue_frames.ListQueues()).queues
     assert {info.name: info.staged_count for info in listed if info.staged_count} == {"orders": 2}
 
 
@@ -93,7 +95,7 @@ def test_a_batch_becomes_visible_as_one_transaction_in_the_order_of_its_tasks(jo
         (4, 0),
     ]
     assert (answer.committed, answer.last, answer.messages) == (True, 0, 4)
-    status = job.spark_driver.call(frames.Outcome(answer.transaction_id)).status
+    status = job.spark_driver.call(message_frames.Outcome(answer.transaction_id)).status
     assert status == str(TransactionStatus.COMMITTED)
     assert (job.info().staged_count, prepared(job)) == (0, [])
 
@@ -123,7 +125,7 @@ def test_outcomes_and_staged_work_are_in_a_checkpoint(job: Job) -> None:
 
 def test_a_batch_that_comes_again_changes_nothing(job: Job) -> None:
     first = job.commit(job.stage(b"one"))
-    assert isinstance(job.stage(b"one"), frames.BatchIs)
+    assert isinstance(job.stage(b"one"), batch_frames.BatchIs)
     assert job.commit("0" * 32 + "\\7") == first
     assert (job.bodies(), prepared(job)) == ([b"one"], [])
 
@@ -158,7 +160,7 @@ def test_only_the_attempt_that_the_driver_names_becomes_visible(job: Job) -> Non
 def test_an_attempt_that_stages_after_the_commit_leaves_nothing(job: Job) -> None:
     job.commit(job.stage(b"row"))
     late = job.stage(b"row")
-    assert isinstance(late, frames.BatchIs)
+    assert isinstance(late, batch_frames.BatchIs)
     assert (late.committed, late.digest) == (True, DIGEST)
     assert (job.bodies(), prepared(job)) == ([b"row"], [])
 
@@ -174,7 +176,7 @@ def test_a_commit_drops_what_earlier_batches_of_the_query_have_left(job: Job) ->
 def test_a_driver_drops_what_a_failed_job_has_staged(job: Job) -> None:
     staged = job.stage(b"row")
     keep = job.stage(b"row", batch=1)
-    drop = frames.DropStaged(QUERY, 0, [staged, keep, "0" * 32 + "\\7"])
+    drop = batch_frames.DropStaged(QUERY, 0, [staged, keep, "0" * 32 + "\\7"])
     assert job.spark_driver.call(drop) == frames.Done(1)
     with pytest.raises(errors.TransactionAborted, match="run it again"):
         job.commit(staged)
@@ -202,16 +204,16 @@ def test_staged_work_is_dropped_a_day_after_the_last_task_of_its_batch(job: Job)
 
 def test_what_is_staged_is_no_business_of_those_who_settle_prepared_transactions(job: Job) -> None:
     staged = job.stage(b"row")
-    assert job.spark_driver.call(frames.ListPrepared()).transaction_ids == []
+    assert job.spark_driver.call(message_frames.ListPrepared()).transaction_ids == []
     with pytest.raises(errors.TransactionUsage, match="only the query can commit it"):
-        job.spark_driver.call(frames.SettlePrepared(staged, commit=True))
-    job.spark_driver.call(frames.SettlePrepared(staged, commit=False))
+        job.spark_driver.call(message_frames.SettlePrepared(staged, commit=True))
+    job.spark_driver.call(message_frames.SettlePrepared(staged, commit=False))
     assert (job.bodies(), prepared(job)) == ([], [])
 
 
 def test_a_queue_that_is_deleted_takes_what_is_staged_for_it_along(job: Job) -> None:
     staged = job.stage(b"row")
-    job.spark_driver.call(frames.DeleteQueue("orders"))
+    job.spark_driver.call(queue_frames.DeleteQueue("orders"))
     job.spark_driver.create("orders")
     with pytest.raises(errors.TransactionAborted, match="run it again"):
         job.commit(staged)
@@ -223,9 +225,9 @@ def test_a_batch_without_rows_is_remembered(job: Job) -> None:
     job.commit()
     with pytest.raises(errors.BatchMismatch):
         job.commit(digest=b"another")
-    is_known = job.spark_driver.call(frames.DescribeBatch(QUERY, 0))
+    is_known = job.spark_driver.call(batch_frames.DescribeBatch(QUERY, 0))
     assert (is_known.committed, is_known.digest, is_known.messages) == (True, DIGEST, 0)
-    assert not job.spark_driver.call(frames.DescribeBatch(QUERY, 1)).committed
+    assert not job.spark_driver.call(batch_frames.DescribeBatch(QUERY, 1)).committed
 
 
 def test_a_batch_that_does_not_fit_the_log_is_refused_and_stays_staged(
@@ -252,7 +254,9 @@ def test_the_query_that_committed_least_recently_is_forgotten_first(
         job.commit()
     jobs[0].commit(batch=1)
     jobs[2].commit()
-    known = [job.spark_driver.call(frames.DescribeBatch(job.query, 0)).committed for job in jobs]
+    known = [
+        job.spark_driver.call(batch_frames.DescribeBatch(job.query, 0)).committed for job in jobs
+    ]
     assert known == [True, False, True]
 
 
@@ -275,7 +279,7 @@ def test_writes_without_a_name_and_keys_of_requests_never_push_out_queries(
         job.commit()
 
     def known() -> list[bool]:
-        asked = [frames.DescribeBatch(job.query, 0) for job in (named, *unnamed)]
+        asked = [batch_frames.DescribeBatch(job.query, 0) for job in (named, *unnamed)]
         return [named.spark_driver.call(each).committed for each in asked]
 
     assert known() == [True] + 7 * [False] + [True, True]
@@ -301,8 +305,8 @@ def test_a_caller_with_ever_new_queries_pushes_out_none_of_another(
     def commits(name: str, queries: list[str]) -> list[bool]:
         session = driver.session(callers.Caller(name, owner=True))
         for query in queries:
-            session.call(frames.CommitBatch(query, 0, DIGEST, session.number_for(), []))
-        return [session.call(frames.DescribeBatch(each, 0)).committed for each in queries]
+            session.call(batch_frames.CommitBatch(query, 0, DIGEST, session.number_for(), []))
+        return [session.call(batch_frames.DescribeBatch(each, 0)).committed for each in queries]
 
     honest = [f"{beginning}honest {at}" for at in range(2)]
     assert commits("token:honest", honest) == [True, True]
@@ -310,7 +314,7 @@ def test_a_caller_with_ever_new_queries_pushes_out_none_of_another(
     for _ in range(2):
         assert commits("token:greedy", greedy) == [False] * 18 + [True, True]
         session = driver.session()
-        assert all(session.call(frames.DescribeBatch(each, 0)).committed for each in honest)
+        assert all(session.call(batch_frames.DescribeBatch(each, 0)).committed for each in honest)
         driver.crash()
 
 
@@ -326,7 +330,7 @@ def test_a_caller_with_ever_new_queries_pushes_out_none_of_another(
 )
 def test_a_commit_that_makes_no_sense_is_refused(job: Job, wrong) -> None:
     query, batch, digest, staged = wrong
-    commit = frames.CommitBatch(query, batch, digest, job.spark_driver.number_for(), staged)
+    commit = batch_frames.CommitBatch(query, batch, digest, job.spark_driver.number_for(), staged)
     with pytest.raises(errors.DrayError):
         job.spark_driver.call(commit)
 
@@ -337,7 +341,7 @@ def test_a_transaction_number_or_a_task_cannot_be_used_twice(job: Job) -> None:
         job.commit(staged, staged)
     taken = int(staged.rpartition("\\")[2])
     with pytest.raises(errors.DrayError):
-        job.spark_driver.call(frames.CommitBatch(QUERY, 0, DIGEST, taken, [staged]))
+        job.spark_driver.call(batch_frames.CommitBatch(QUERY, 0, DIGEST, taken, [staged]))
     job.commit(staged)
     assert job.bodies() == [b"row"]
 
@@ -349,7 +353,7 @@ def test_what_has_received_cannot_be_staged(job: Job) -> None:
     number = caller.number_for()
     caller.receive(queue, transaction=number, max_messages=1)
     with pytest.raises(errors.TransactionUsage, match="cannot be staged"):
-        caller.call(frames.StageForBatch(number, 0, QUERY, 0))
+        caller.call(batch_frames.StageForBatch(number, 0, QUERY, 0))
     assert job.bodies() == [b"there"]
 
 
@@ -358,7 +362,7 @@ def test_a_task_whose_sends_have_not_all_come_stages_nothing(job: Job) -> None:
     number = caller.number_for()
     caller.send(caller.open("orders"), Message(body=b"one"), transaction=number)
     with pytest.raises(errors.TransactionAborted):
-        caller.call(frames.StageForBatch(number, 2, QUERY, 0))
+        caller.call(batch_frames.StageForBatch(number, 2, QUERY, 0))
     assert prepared(job) == []
 
 

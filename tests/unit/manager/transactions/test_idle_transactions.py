@@ -8,7 +8,7 @@ import pytest
 
 from dray import errors
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames
 from tests.unit.manager.conftest import ManagerDriver
 
 
@@ -33,10 +33,10 @@ def test_what_an_idle_transaction_held_is_given_back_and_its_next_use_told_why(
     driver.advance(1.0)
     assert caller.receive(queue, peek=True)[1] == [b"held"]
     for use in (
-        frames.Commit(transaction, 1),
-        frames.Commit(transaction, 0),
-        frames.Prepare(transaction, 1),
-        frames.Receive(queue, transaction, 0.0),
+        message_frames.Commit(transaction, 1),
+        message_frames.Commit(transaction, 0),
+        message_frames.Prepare(transaction, 1),
+        message_frames.Receive(queue, transaction, 0.0),
     ):
         with pytest.raises(errors.TransactionAborted, match="nothing happened in it for 60 sec"):
             caller.call(use)
@@ -59,11 +59,11 @@ def test_a_receive_that_waits_is_use(driver: ManagerDriver) -> None:
     queue, empty = caller.create("orders"), caller.create("empty")
     transaction = caller.number_for()
     caller.send(queue, Message(body=b"a"), transaction=transaction)
-    waiting = caller.ask(frames.Receive(empty, transaction, 1000.0))
+    waiting = caller.ask(message_frames.Receive(empty, transaction, 1000.0))
     for _ in range(5):
         driver.advance(59.0)
     caller.send(empty, Message(body=b"came"))
-    assert isinstance(caller.answers(waiting)[0].head, frames.Messages)
+    assert isinstance(caller.answers(waiting)[0].head, message_frames.Messages)
     caller.commit(transaction, 1)
     assert caller.receive(queue)[1] == [b"a"]
 
@@ -72,8 +72,8 @@ def test_a_prepared_transaction_is_never_idle(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=b"a"), transaction=transaction)
-    caller.call(frames.Prepare(transaction, 1))
+    caller.call(message_frames.Prepare(transaction, 1))
     driver.advance(100_000.0)
     name = f"{driver.manager_id}\\{transaction}"
-    caller.call(frames.SettlePrepared(name, commit=True))
+    caller.call(message_frames.SettlePrepared(name, commit=True))
     assert caller.receive(queue)[1] == [b"a"]

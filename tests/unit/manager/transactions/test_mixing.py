@@ -8,7 +8,7 @@ from dray.errors import LargeMessageMixing, ReceiveTimeout
 from dray.manager.transactions.mixing import check_plain_receive
 from dray.model.classes import QueueKind
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, large_frames, message_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
@@ -22,7 +22,7 @@ def large_dead_letter(driver: ManagerDriver) -> int:
     queue, transaction = caller.create("files"), caller.number_for()
     sequence = send_large(caller, queue, 2, transaction, use_dead_letter_queue=True)
     caller.commit(transaction, 3)
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     return sequence
 
 
@@ -37,7 +37,7 @@ def test_a_plain_receive_is_refused_where_users_send_large_messages(
     caller.commit(transaction, 3)
     if kind is QueueKind.SUB:
         for position in (1, 2, 3):
-            caller.call(frames.Move(queue, position, aside, 0, guarded=False))
+            caller.call(message_frames.Move(queue, position, aside, 0, guarded=False))
     with pytest.raises(LargeMessageMixing):
         caller.receive(aside if kind is QueueKind.SUB else queue)
 
@@ -73,12 +73,12 @@ def test_a_large_message_in_a_received_transaction_is_nobody_elses_meanwhile(
     sequence = large_dead_letter(driver)
     caller, other = driver.session(), driver.session()
     dead, taking = caller.open(DEAD), caller.number_for()
-    found = caller.call(frames.ReceiveTransaction(dead, taking, 0.0))
-    assert isinstance(found, frames.TransactionMessages)
+    found = caller.call(message_frames.ReceiveTransaction(dead, taking, 0.0))
+    assert isinstance(found, message_frames.TransactionMessages)
     assert len(found.envelopes) == 4
     with pytest.raises(ReceiveTimeout):
         take_large(other, dead, other.number_for())
-    caller.call(frames.Abort(taking))
+    caller.call(message_frames.Abort(taking))
     assert take_large(other, dead, other.number_for()).sequence == sequence
 
 
@@ -121,13 +121,13 @@ def test_an_empty_queue_takes_plain_messages_again(
             assert "is used for large messages" in refuses_plain(caller, queue)
             caller.commit(taking, 0)
         case "purged":
-            caller.call(frames.PurgeQueue(queue))
+            caller.call(queue_frames.PurgeQueue(queue))
         case "taken by parts":
             caller.receive(queue, guarded=False)
         case _:
             caller.receive(queue, transaction=taking, guarded=False)
             for position in (1, 2, 3):
-                caller.call(frames.Reject(queue, position, taking))
+                caller.call(message_frames.Reject(queue, position, taking))
             caller.commit(taking, 0)
     caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
@@ -153,7 +153,7 @@ def test_a_queue_is_not_empty_while_large_messages_may_come_back(
         refuses_plain(caller, queue)
         with pytest.raises(LargeMessageMixing):
             caller.receive(queue)
-        caller.call(frames.Abort(taking))
+        caller.call(message_frames.Abort(taking))
     refuses_plain(caller, queue)
 
 
@@ -166,12 +166,12 @@ def test_a_prepared_receive_of_a_large_message_keeps_its_queue(
     queue, taking = caller.create("files"), caller.number_for()
     sent_large(caller, queue)
     take_large(caller, queue, taking)
-    caller.call(frames.Prepare(taking, 0))
+    caller.call(message_frames.Prepare(taking, 0))
     caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     refuses_plain(caller, queue)
-    (prepared,) = caller.call(frames.ListPrepared()).transaction_ids
-    caller.call(frames.SettlePrepared(prepared, commits))
+    (prepared,) = caller.call(message_frames.ListPrepared()).transaction_ids
+    caller.call(message_frames.SettlePrepared(prepared, commits))
     if commits:
         caller.send(queue, PLAIN)
     else:
@@ -183,7 +183,7 @@ def test_a_queue_is_not_empty_while_a_large_message_is_being_sent_to_it(
 ) -> None:
     caller, other = driver.session(), driver.session()
     queue = caller.create("files")
-    for ends in (frames.Abort, None):
+    for ends in (message_frames.Abort, None):
         sending = caller.number_for()
         send_large(caller, queue, 1, sending)
         assert "is being sent" in refuses_plain(other, queue)
@@ -204,12 +204,12 @@ def test_a_prepared_large_send_keeps_its_queue(
     caller = driver.session()
     queue, sending = caller.create("files"), caller.number_for()
     send_large(caller, queue, 1, sending)
-    caller.call(frames.Prepare(sending, 3))
+    caller.call(message_frames.Prepare(sending, 3))
     caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     refuses_plain(caller, queue)
-    (prepared,) = caller.call(frames.ListPrepared()).transaction_ids
-    caller.call(frames.SettlePrepared(prepared, commits))
+    (prepared,) = caller.call(message_frames.ListPrepared()).transaction_ids
+    caller.call(message_frames.SettlePrepared(prepared, commits))
     if commits:
         refuses_plain(caller, queue)
     else:
@@ -222,12 +222,12 @@ def test_an_unfinished_upload_keeps_its_queue_until_it_is_dropped(
 ) -> None:
     caller = driver.session()
     queue, number = caller.create("files"), caller.number_for()
-    begun = caller.call(frames.UploadBegin(queue, number, 0, b"source"))
-    assert isinstance(begun, frames.UploadState)
+    begun = caller.call(large_frames.UploadBegin(queue, number, 0, b"source"))
+    assert isinstance(begun, large_frames.UploadState)
     caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     assert "is being sent" in refuses_plain(caller, queue)
-    caller.call(frames.UploadDrop(begun.sequence_id))
+    caller.call(large_frames.UploadDrop(begun.sequence_id))
     caller.send(queue, PLAIN)
 
 
@@ -240,7 +240,7 @@ def test_a_plain_message_is_refused_at_its_commit_where_large_ones_came_before_i
     caller.send(queue, PLAIN, transaction=plain)
     sequence = sent_large(other, queue)
     with pytest.raises(LargeMessageMixing, match="nothing of the transaction is kept"):
-        caller.call((frames.Prepare if in_two_phases else frames.Commit)(plain, 1))
+        caller.call((message_frames.Prepare if in_two_phases else message_frames.Commit)(plain, 1))
     taking = other.number_for()
     assert take_large(other, queue, taking).sequence == sequence
     other.commit(taking, 0)
@@ -275,12 +275,12 @@ def test_large_messages_in_a_sub_queue_may_come_back_to_their_queue(
     aside = caller.open("files;aside")
     sent_large(caller, queue)
     for position in (1, 2, 3):
-        caller.call(frames.Move(queue, position, aside, 0, guarded=False))
+        caller.call(message_frames.Move(queue, position, aside, 0, guarded=False))
     caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     assert "are in 'files;aside'" in refuses_plain(caller, queue)
     assert caller.what_is_in(queue)[1] == []
-    caller.call(frames.PurgeQueue(caller.open("files;aside")))
+    caller.call(queue_frames.PurgeQueue(caller.open("files;aside")))
     caller.send(queue, PLAIN)
 
 
@@ -291,9 +291,9 @@ def test_a_plain_receive_that_waits_takes_no_part_of_a_large_message(
     caller, other = driver.session(), driver.session()
     queue, taking = caller.create("files"), caller.number_for()
     if whole_transactions:
-        waiting = frames.ReceiveTransaction(queue, taking, None)
+        waiting = message_frames.ReceiveTransaction(queue, taking, None)
     else:
-        waiting = frames.Receive(queue, 0, None, 1)
+        waiting = message_frames.Receive(queue, 0, None, 1)
     request = caller.ask(waiting)
     sequence = sent_large(other, queue)
     (refused,) = caller.answers(request)
@@ -309,7 +309,7 @@ def test_an_outgoing_queue_is_free_for_plain_messages_once_it_is_empty(
     queue = caller.open("dray://127.0.0.1:9/there")
     sent_large(caller, queue)
     assert "is used for large messages" in refuses_plain(caller, queue)
-    caller.call(frames.PurgeQueue(queue))
+    caller.call(queue_frames.PurgeQueue(queue))
     caller.send(queue, PLAIN)
 
 

@@ -10,7 +10,7 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.transactions.tables import TRANSACTION
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import message_frames
 from tests import steps
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
@@ -43,7 +43,7 @@ class Walk:
 
     def settle(self, *, commit: bool) -> None:
         name = f"{self.driver.manager_id}\\{self.transaction}"
-        self.caller.call(frames.SettlePrepared(name, commit=commit))
+        self.caller.call(message_frames.SettlePrepared(name, commit=commit))
 
     def happen(self, event: str) -> None:
         caller, transaction = self.caller, self.transaction
@@ -53,16 +53,16 @@ class Walk:
                 caller.send(self.queue, Message(), transaction=transaction)
             case "refused send":
                 self.sends += 1
-                send = frames.Send(self.plain, transaction, [], [])
+                send = message_frames.Send(self.plain, transaction, [], [])
                 caller.ask(send)
             case "receive":
                 caller.receive(self.queue, transaction=transaction, max_messages=1)
             case "prepare":
-                caller.call(frames.Prepare(transaction, self.sends))
+                caller.call(message_frames.Prepare(transaction, self.sends))
             case "commit":
                 caller.commit(transaction, self.sends)
             case "abort":
-                caller.call(frames.Abort(transaction))
+                caller.call(message_frames.Abort(transaction))
             case "settle by commit" | "settle by abort":
                 self.settle(commit=event == "settle by commit")
             case "idle for too long":

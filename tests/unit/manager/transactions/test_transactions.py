@@ -11,7 +11,7 @@ from dray.manager.events import SessionClosed
 from dray.manager.session import WaitingReceives
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
-from dray.wire import frames
+from dray.wire import frames, message_frames, queue_frames
 from dray.wire.record import encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
@@ -41,12 +41,12 @@ def test_what_is_not_committed_is_counted_nowhere_and_an_abort_gives_its_room_ba
     queue, transaction = caller.create("orders"), caller.number_for()
 
     def counted() -> tuple[int, int]:
-        info = caller.call(frames.DescribeQueue("orders")).info
+        info = caller.call(queue_frames.DescribeQueue("orders")).info
         return info.message_count, info.byte_count
 
     caller.send(queue, *text("one", "two"), transaction=transaction)
     assert counted() == (0, 0)
-    caller.call(frames.Abort(transaction))
+    caller.call(message_frames.Abort(transaction))
     assert counted() == (0, 0)
     assert driver.store.live_bytes == 0
     with pytest.raises(errors.ReceiveTimeout):
@@ -80,7 +80,7 @@ def test_an_aborted_receive_puts_back_in_place_and_counts(driver: ManagerDriver)
     taken, bodies = caller.receive(queue, transaction=transaction, max_messages=2)
     assert bodies == [b"a", b"b"]
     assert caller.receive(queue, peek=True)[1] == [b"c"]
-    caller.call(frames.Abort(transaction))
+    caller.call(message_frames.Abort(transaction))
     envelopes, bodies = caller.receive(queue)
     assert bodies == [b"a", b"b", b"c"]
     assert [e.lookup_id for e in envelopes[:2]] == [e.lookup_id for e in taken]
@@ -115,9 +115,10 @@ def test_what_was_committed_survives_a_crash_and_what_was_not_is_gone(
     caller = driver.session()
     assert caller.receive(caller.open("orders"))[1] == [b"b", b"c"]
     outcomes = [
-        caller.call(frames.Outcome(f"{driver.manager_id}\\{number}")) for number in (open_one, done)
+        caller.call(message_frames.Outcome(f"{driver.manager_id}\\{number}"))
+        for number in (open_one, done)
     ]
-    assert outcomes == [frames.OutcomeIs("aborted"), frames.OutcomeIs("committed")]
+    assert outcomes == [message_frames.OutcomeIs("aborted"), message_frames.OutcomeIs("committed")]
 
 
 def test_state_survives_many_checkpoints(driver: ManagerDriver) -> None:
@@ -193,12 +194,12 @@ def test_a_waiting_receive_is_served_by_a_commit_or_told_of_its_timeout(
 ) -> None:
     caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
-    waiting = other.ask(frames.Receive(queue, 0, 5.0))
+    waiting = other.ask(message_frames.Receive(queue, 0, 5.0))
     assert other.answers(waiting) == []
     caller.send(queue, *text("here"))
     (served,) = other.answers(waiting)
     assert driver.body_of(served).endswith(b"here")
-    waiting = other.ask(frames.Receive(queue, 0, 5.0))
+    waiting = other.ask(message_frames.Receive(queue, 0, 5.0))
     assert driver.manager.deadline() == driver.now + 5.0
     driver.advance(5.0)
     (told,) = other.answers(waiting)
@@ -207,11 +208,11 @@ def test_a_waiting_receive_is_served_by_a_commit_or_told_of_its_timeout(
 
 def _send_of(
     caller: Caller, queue: int, body: bytes, transaction: int
-) -> tuple[frames.Send, bytes]:
+) -> tuple[message_frames.Send, bytes]:
     source = bytes.fromhex(caller.driver.manager_id)
     head, rest = encode_record(Message(body=body), source, caller.number_for())
     record = head + bytes(rest)
-    return frames.Send(queue, transaction, [len(record)], [crc32c.crc32c(record)]), record
+    return message_frames.Send(queue, transaction, [len(record)], [crc32c.crc32c(record)]), record
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])
@@ -243,7 +244,7 @@ def test_a_damaged_message_is_not_reported_to_a_full_queues_sender(driver: Manag
     )
     head, rest = encode_record(message, source, caller.number_for())
     record = head + bytes(rest)
-    send = frames.Send(queue, 0, [len(record)], [crc32c.crc32c(record)])
+    send = message_frames.Send(queue, 0, [len(record)], [crc32c.crc32c(record)])
     with pytest.raises(errors.ProtocolError, match="CRC32C"):
         caller.call(send, record[:-1] + b"y")
     with pytest.raises(errors.ReceiveTimeout):
@@ -257,10 +258,10 @@ def test_what_was_called_aborted_never_happens_though_its_frames_come_late(
     caller = driver.session()
     queue = caller.create("orders")
     transaction = caller.number_for()
-    asked = driver.session().call(frames.Outcome(f"{driver.manager_id}\\{transaction}"))
-    assert asked == frames.OutcomeIs("aborted")
+    asked = driver.session().call(message_frames.Outcome(f"{driver.manager_id}\\{transaction}"))
+    assert asked == message_frames.OutcomeIs("aborted")
     with pytest.raises(errors.TransactionAborted):
-        caller.call(frames.Send(queue, transaction, [], []))
+        caller.call(message_frames.Send(queue, transaction, [], []))
     with pytest.raises(errors.TransactionAborted):
         caller.commit(transaction, 1)
     with pytest.raises(errors.ReceiveTimeout):
@@ -273,8 +274,8 @@ def test_a_batch_without_a_transaction_that_was_called_aborted_never_happens(
     caller = driver.session()
     queue = caller.create("orders")
     coming = caller.next_number + 1
-    asked = driver.session().call(frames.Outcome(f"{driver.manager_id}\\{coming}"))
-    assert asked == frames.OutcomeIs("aborted")
+    asked = driver.session().call(message_frames.Outcome(f"{driver.manager_id}\\{coming}"))
+    assert asked == message_frames.OutcomeIs("aborted")
     with pytest.raises(errors.TransactionAborted):
         caller.send(queue, *text("late"))
 
@@ -307,7 +308,7 @@ def test_a_purge_of_more_than_one_fact_holds_is_whole(driver: ManagerDriver) -> 
     queue = caller.create("orders")
     for _ in range(90):
         caller.send(queue, *text(*"x" * 100))
-    request = caller.ask(frames.PurgeQueue(queue))
+    request = caller.ask(queue_frames.PurgeQueue(queue))
     while driver.manager.deadline() == driver.now:
         driver.advance(0.0)
     assert [answer.head for answer in caller.answers(request)] == [frames.Done(9000)]
@@ -335,18 +336,18 @@ def test_an_abort_visits_only_the_queues_at_which_its_session_waits(driver: Mana
     for name, number in zip(names, numbers, strict=True):
         look_into(driver.manager).state.queues.numbered(number).waiters = Watched(name, visited)
     ended, standing = caller.number_for(), caller.number_for()
-    waits = caller.ask(frames.Receive(numbers[3], ended, None))
-    caller.ask(frames.Receive(numbers[5], standing, None))
-    other.ask(frames.Receive(numbers[7], other.number_for(), None))
+    waits = caller.ask(message_frames.Receive(numbers[3], ended, None))
+    caller.ask(message_frames.Receive(numbers[5], standing, None))
+    other.ask(message_frames.Receive(numbers[7], other.number_for(), None))
     visited.clear()
-    caller.call(frames.Abort(ended))
+    caller.call(message_frames.Abort(ended))
     assert visited == ["q3", "q5"]
     (refused,) = caller.answers(waits)
     assert refused.head.error == "transaction-aborted"
     visited.clear()
-    caller.call(frames.Abort(caller.number_for()))
+    caller.call(message_frames.Abort(caller.number_for()))
     assert visited == ["q5"]
     visited.clear()
-    caller.call(frames.Abort(standing))
-    caller.call(frames.Abort(caller.number_for()))
+    caller.call(message_frames.Abort(standing))
+    caller.call(message_frames.Abort(caller.number_for()))
     assert visited == ["q5"]
