@@ -7,12 +7,15 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
-from dray.store.reading import ReadOnlyDisk, ReadOnlyFile
+from dray.store import reading
+from dray.store.heap.heap import Extent, file_name
+from dray.store.reading import HeapReader, ReadOnlyDisk, ReadOnlyFile
 from dray.store.real_disk import RealDisk
 from dray.testing.disk import CrashEffect, SimDisk
 from tests.crash.crash_states import do_again
@@ -30,6 +33,10 @@ def file(disk):
     file = disk.open("f")
     yield file
     file.close()
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def content(file, length: int, offset: int = 0) -> bytes:
@@ -369,6 +376,77 @@ def test_who_only_looks_and_may_not_is_told_so_and_not_of_damage(
     ) as raised:
         look(disk)
     assert type(raised.value) is StoreError
+
+
+@pytest.mark.parametrize(
+    ("act", "change"),
+    [
+        ("write 3 bytes at 5 of f", lambda disk: disk.open("f").write(b"abc", 5)),
+        ("begin to write f", lambda disk: disk.open("f").begin_writing()),
+        ("sync f", lambda disk: disk.open("f").sync()),
+        ("cut f to 7 bytes", lambda disk: disk.open("f").truncate(7)),
+        ("rename f to g", lambda disk: disk.rename("f", "g")),
+        ("remove f", lambda disk: disk.remove("f")),
+        ("sync folder storage", ReadOnlyDisk.sync_directory),
+        ("sync folder lqs", lambda disk: disk.sync_directory("lqs")),
+    ],
+)
+def test_a_folder_opened_for_reading_refuses_each_act_that_would_change_it(tmp_path, act, change):
+    file = RealDisk(tmp_path).open("f")
+    file.write(b"as it is", 0)
+    disk = ReadOnlyDisk(tmp_path)
+    opened = []
+    disk_open = disk.open
+    disk.open = lambda name: opened.append(disk_open(name)) or opened[-1]
+    with pytest.raises(StoreError, match=f"reading only, and something wanted to {act}$"):
+        change(disk)
+    assert (disk.names(), content(file, 20)) == (["f"], b"as it is")
+    for each in (file, *opened):
+        each.close()
+
+
+def test_a_folder_opened_for_reading_names_a_file_that_cannot_be_opened(tmp_path):
+    RealDisk(tmp_path).open("g").close()
+    disk = ReadOnlyDisk(tmp_path)
+    with pytest.raises(StoreCorrupt, match=r"^f cannot be opened: No such file") as raised:
+        disk.open("f")
+    assert raised.value.file == "f"
+    assert disk.free_bytes() == 0
+    assert not disk.had_store(), "there is no manifest"
+    (tmp_path / "manifest.json").write_text("{")
+    assert not disk.had_store(), "a manifest that cannot be read tells nothing"
+
+
+def test_a_record_that_its_heap_file_does_not_hold_to_its_end_is_refused(tmp_path):
+    disk = RealDisk(tmp_path)
+    file = disk.open(file_name(1))
+    file.write(b"abcdefgh", 0)
+    file.close()
+    heap = HeapReader(ReadOnlyDisk(tmp_path))
+    assert heap.read(Extent(1, 2, 6)) == b"cdefgh"
+    assert heap.read(Extent(1, 2, 6), offset=2, length=3) == b"efg"
+    with pytest.raises(StoreCorrupt):
+        heap.read(Extent(1, 2, 7))
+    with pytest.raises(StoreCorrupt):
+        heap.read(Extent(2, 0, 1))
+    heap.close()
+
+
+def test_a_reader_of_many_heap_files_keeps_a_bounded_number_open(tmp_path, monkeypatch):
+    disk = RealDisk(tmp_path)
+    for number in range(1, 5):
+        file = disk.open(file_name(number))
+        file.write(b"%d" % number, 0)
+        file.close()
+    monkeypatch.setattr(reading, "_DESCRIPTORS_MAX", 2)
+    before = open_descriptors()
+    heap = HeapReader(ReadOnlyDisk(tmp_path))
+    for number in (1, 2, 3, 4, 1, 2):
+        assert heap.read(Extent(number, 0, 1)) == b"%d" % number
+        assert open_descriptors() <= before + 2
+    assert open_descriptors() == before + 2, "they are not opened for each read"
+    heap.close()
+    assert open_descriptors() == before
 
 
 def test_a_write_taken_in_bites_is_written_whole(tmp_path, monkeypatch):

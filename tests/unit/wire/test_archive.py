@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import struct
 
 import msgspec
 import pytest
 
+from dray.checksum import crc32c
 from dray.errors import BackupDamaged
-from dray.wire.archive import About, ArchiveReader, ArchiveWriter, End, pack_runs
+from dray.model.limits import ARCHIVE_PIECE_BYTES_MAX
+from dray.wire.archive import (
+    ABOUT,
+    END,
+    HEADER,
+    MAGIC,
+    RECORDS,
+    VERSION,
+    About,
+    ArchiveReader,
+    ArchiveWriter,
+    End,
+    pack_runs,
+    zstd,
+)
+from dray.wire.archive import (
+    STATE as STATE_PIECE,
+)
 
 STATE = b"the state of a queue manager " * 20
 FIRST, SECOND = b"a" * 300, os.urandom(200)
@@ -119,3 +139,74 @@ def test_what_an_archive_says_of_itself_is_an_array_that_nobody_can_change():
         assert hash(each) is not None
         with pytest.raises(AttributeError):
             setattr(each, each.__struct_fields__[0], 0)
+
+
+def piece(kind, data, *, packing=0, size=None):
+    """One piece whose checksum fits, whatever it says."""
+    checked = struct.pack(
+        "<BBHII", kind, packing, 0, len(data), len(data) if size is None else size
+    )
+    return checked + crc32c(data, crc32c(checked)).to_bytes(4, "little") + data
+
+
+def made_of(*pieces, told=None):
+    """An archive of these pieces, with an end that fits them."""
+    first = piece(ABOUT, msgspec.msgpack.encode(told or about(record_bytes=3, state_bytes=1)))
+    data = b"".join((HEADER.pack(MAGIC, VERSION), first, *pieces))
+    end = End(len(pieces) + 1, hashlib.sha256(data).digest())
+    return data + piece(END, msgspec.msgpack.encode(end))
+
+
+RUNS = (1).to_bytes(4, "little") + pack_runs([(1, 0, 3)])
+
+
+def test_an_archive_of_whole_pieces_in_order_is_read():
+    _, state, runs = read(made_of(piece(STATE_PIECE, b"s"), piece(RECORDS, RUNS + b"abc")))
+    assert (state, runs) == (b"s", [(1, 0, b"abc")])
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (
+            HEADER.pack(MAGIC, VERSION) + piece(STATE_PIECE, b"s"),
+            "does not say first what it is about",
+        ),
+        (HEADER.pack(MAGIC, VERSION) + piece(ABOUT, b"\x90"), "its About piece cannot be read: "),
+        (made_of(piece(STATE_PIECE, b"s"), piece(ABOUT, b"")), "piece 3 is out of order"),
+        (
+            made_of(piece(STATE_PIECE, b"s"), piece(RECORDS, RUNS + b"abc"), piece(9, b"")),
+            "piece 4 is out of",
+        ),
+        (
+            made_of(piece(STATE_PIECE, b"s"), piece(RECORDS, RUNS[:-1])),
+            "piece 3 is too short for its",
+        ),
+        (
+            made_of(piece(STATE_PIECE, b"s"), piece(RECORDS, RUNS + b"ab")),
+            "piece 3 is too short for its",
+        ),
+        (made_of(piece(STATE_PIECE, b"s", packing=1)), "piece 2 cannot be unpacked: "),
+        (made_of(piece(STATE_PIECE, b"sss", size=2)), "piece 2 cannot be unpacked: "),
+        (
+            made_of(piece(STATE_PIECE, bytes(zstd.compress(b"abc")), packing=1, size=4)),
+            "piece 2 does not unpack to what it says",
+        ),
+        (
+            made_of(piece(STATE_PIECE, bytes(zstd.compress(b"abc")), packing=2, size=3)),
+            "piece 2 does not unpack to what it says",
+        ),
+    ],
+)
+def test_a_piece_that_is_whole_and_makes_no_sense_is_refused_with_its_number(data, sentence):
+    with pytest.raises(BackupDamaged, match=sentence):
+        read(data)
+
+
+def test_a_piece_longer_than_any_can_be_is_refused_before_it_is_read():
+    data = HEADER.pack(MAGIC, VERSION) + piece(ABOUT, b"", size=ARCHIVE_PIECE_BYTES_MAX + 1)
+    with pytest.raises(BackupDamaged, match="piece 1 says that it is longer than any can be"):
+        read(data)
+    data = HEADER.pack(MAGIC, VERSION) + piece(ABOUT, b"", size=ARCHIVE_PIECE_BYTES_MAX)
+    with pytest.raises(BackupDamaged, match="piece 1 does not unpack"):
+        read(data)
