@@ -533,3 +533,29 @@ def test_an_answer_to_no_question_sends_nothing():
     sender.give(LinkReady())
     assert sender.stream.handle(PeerState(0, 0, question=0), sender.now) == []
     assert sender.stream.in_flight == (0, 0)
+
+
+def test_a_refusal_by_a_peer_that_forgot_what_it_acknowledged_is_reported():
+    sender = Sender()
+    sender.admit(4)
+    sender.connect()
+    sender.ack(2)
+    effects = sender.give(Refused("full", NOON_ID, 1))
+    assert effects == [PeerForgot(NOON_ID, 1)]
+    assert sender.give(Refused("full", NOON_ID, 2)) == [], "that is what it acknowledged"
+    assert sender.give(Refused("full", NOON_ID, 3)) == [OrderAcked(3)]
+
+
+def test_a_message_is_in_flight_from_its_frame_to_its_order_ack_or_the_end_of_the_connection():
+    def in_flight():
+        return [each for each in range(9) if sender.stream.is_in_flight(each)]
+
+    sender = Sender()
+    sender.admit(8)
+    assert in_flight() == []
+    sender.connect()
+    assert in_flight() == [1, 2, 3, 4, 5, 6], "the window has room for six"
+    sender.ack(2)
+    assert in_flight() == [3, 4, 5, 6, 7, 8]
+    sender.give(LinkLost())
+    assert in_flight() == []

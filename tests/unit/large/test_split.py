@@ -180,3 +180,25 @@ def test_the_label_of_the_whole_is_in_those_of_fragment_and_trailer(label):
 
 def test_a_label_without_the_number_of_a_part_is_taken_as_it_is():
     assert label_of_whole("by another program") == "by another program"
+
+
+def test_a_fragment_that_was_packed_says_how_long_it_is_unpacked():
+    split = split_of(Message(label="blob"))
+    parts = [split.fragment(b"a" * 10, packed=b"pk"), split.fragment(b"b" * 5)]
+    assert [each.mark for each in parts] == [
+        PartMark(Part.FRAGMENT, 70, 10),
+        PartMark(Part.FRAGMENT, 70, 0),
+    ]
+    assert [bytes(each.message.body) for each in parts] == [b"pk", b"bbbbb"]
+    assert [each.message.app_specific for each in parts] == [1, 2]
+    control = read_control(split.trailer(b"d" * 32).message.body)
+    assert (control.fragment_count, control.size) == (2, 15), "the size is that of the body"
+
+
+def test_a_fragment_that_is_there_already_is_counted_as_if_it_had_been_made():
+    split, whole = split_of(Message(label="blob")), split_of(Message(label="blob"))
+    split.skip(10)
+    whole.fragment(b"a" * 10)
+    assert split.count == whole.count == 1
+    assert split.fragment(b"b") == whole.fragment(b"b")
+    assert split.trailer(b"d" * 32) == whole.trailer(b"d" * 32)

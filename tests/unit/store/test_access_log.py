@@ -134,3 +134,21 @@ def test_the_last_entries_come_from_the_ends_of_the_files(tmp_path):
         file.write(b'{"number":21,"time"')
     assert next(iter(last_entries(tmp_path, 1))).number == 20
     assert last_entries(tmp_path / "nowhere", 3) == []
+
+
+def test_an_access_log_whose_full_file_cannot_be_renamed_says_so_and_goes_on_later(
+    tmp_path, monkeypatch
+):
+    log = AccessLog(tmp_path, file_bytes_max=1)
+    log.append(LINES)
+
+    def fails(*_):
+        raise OSError(5, "the disk is gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", fails)
+        with pytest.raises(StoreError, match="the disk is gone"):
+            log.append(LINES)
+    log.append(LINES)
+    log.close()
+    assert verify_access_log(tmp_path)[1].intact

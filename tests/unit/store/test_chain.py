@@ -9,7 +9,15 @@ import msgspec
 import pytest
 
 from dray.errors import StoreError
-from dray.store.chain import BEGINNING, ChainedFile, ChainHead, before_first, breaks, verify_chain
+from dray.store.chain import (
+    BEGINNING,
+    ChainedFile,
+    ChainHead,
+    before_first,
+    breaks,
+    read_end,
+    verify_chain,
+)
 
 
 class Entry(msgspec.Struct):
@@ -85,3 +93,24 @@ def test_a_file_that_somebody_planted_is_not_written_to(tmp_path, planted):
 def test_only_its_owner_can_read_it(chained):
     assert chained.path.stat().st_mode & 0o777 == 0o600
     assert chained.head == ChainHead(0, "0" * 64)
+
+
+def test_an_entry_that_the_disk_takes_in_part_is_taken_back_and_refused(chained, monkeypatch):
+    chained.add(saying("a"))
+    whole, head = chained.path.read_bytes(), chained.head
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, image: write(file, image[:-1]))
+        with pytest.raises(StoreError, match="there is no room for an entry"):
+            chained.add(saying("b"))
+    assert (chained.path.read_bytes(), chained.head) == (whole, head)
+    chained.add(saying("c"))
+    assert verify_chain(chained.path).intact
+
+
+def test_a_file_whose_end_cannot_be_read_is_named(tmp_path):
+    assert read_end(tmp_path / "none", 10) == b""
+    (tmp_path / "lines").write_bytes(b"abcdef")
+    assert (read_end(tmp_path / "lines", 2), read_end(tmp_path / "lines", 9)) == (b"ef", b"abcdef")
+    with pytest.raises(StoreError, match="lines"):
+        read_end(tmp_path / "lines" / "in", 10)

@@ -11,6 +11,7 @@ from dray.store.log.checkpoint import (
     NAMES,
     CheckpointState,
     Mark,
+    Snapshots,
     SnapshotWriter,
     birth_mark,
     examine,
@@ -109,3 +110,15 @@ def test_a_half_overwritten_one_is_damage(disk):
     write(disk, [b"old snapshot"])
     SnapshotWriter(disk.open(NAME)).write([b"new"])
     assert examine(disk, NAME) == (CheckpointState.DAMAGED, None)
+
+
+def test_what_is_joined_for_a_backup_is_parted_again_and_cut_off_it_is_refused():
+    whole = b"".join(Snapshots([b"state", b"more"], [b"one", b"two"]).joined())
+    parted = Snapshots.parted(whole)
+    assert (b"".join(parted.state), b"".join(parted.sequences)) == (b"statemore", b"onetwo")
+    length = len(Snapshots([]).joined()[0])
+    assert Snapshots.parted(whole[: length + 6]) == Snapshots([b""], [b"onetwo"])
+    with pytest.raises(ValueError, match="it is cut off"):
+        Snapshots.parted(whole[: length + 5])
+    with pytest.raises(ValueError, match="it is too short"):
+        Snapshots.parted(whole[: length - 1])

@@ -449,6 +449,19 @@ def test_a_reader_of_many_heap_files_keeps_a_bounded_number_open(tmp_path, monke
     assert open_descriptors() == before
 
 
+def test_a_disk_whose_free_bytes_cannot_be_asked_for_is_not_trusted_with_more(
+    tmp_path, monkeypatch
+):
+    disk = RealDisk(tmp_path)
+
+    def fails(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "statvfs", fails)
+    with pytest.raises(StorePoisoned, match="Could not measure storage: Input/output error"):
+        disk.free_bytes()
+
+
 def test_a_write_taken_in_bites_is_written_whole(tmp_path, monkeypatch):
     file = RealDisk(tmp_path).open("f")
     whole = os.pwrite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -183,3 +184,19 @@ def test_a_file_that_could_not_be_replaced_leaves_nothing_beside_it(tmp_path, mo
         replace_file(tmp_path / "f", b"second")
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
     assert (tmp_path / "f").read_bytes() == b"first"
+
+
+def test_a_file_that_goes_while_stock_is_taken_is_left_out_and_the_others_stand(data, monkeypatch):
+    storage = data / "storage"
+    for name in ("a", "b", "c"):
+        (storage / name).write_text(name)
+    scandir = os.scandir
+
+    def scanned(path):
+        with scandir(path) as entries:
+            found = list(entries)
+        (storage / "b").unlink(missing_ok=True)
+        return contextlib.nullcontext(found)
+
+    monkeypatch.setattr(os, "scandir", scanned)
+    assert sorted(take_stock(data)) == ["a", "c", "lqs"]

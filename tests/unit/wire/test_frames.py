@@ -9,8 +9,15 @@ import crc32c
 import msgspec
 import pytest
 
-from dray.errors import DrayError, ProtocolError, QuotaExceeded, every_error, from_code
-from dray.model.limits import HOLES_NAMED_MAX
+from dray.errors import (
+    DrayError,
+    InvalidArgument,
+    ProtocolError,
+    QuotaExceeded,
+    every_error,
+    from_code,
+)
+from dray.model.limits import FRAME_BODY_BYTES_MAX, HOLES_NAMED_MAX
 from dray.wire.file_frames import SendFile
 from dray.wire.frames import (
     FRAME_HEADER,
@@ -19,8 +26,11 @@ from dray.wire.frames import (
     Cut,
     Failed,
     Unfit,
+    check_values,
     decode_head,
+    encode_frame,
     failure,
+    read_again,
     read_frame_header,
 )
 from dray.wire.head import Head
@@ -177,3 +187,29 @@ def test_a_frame_that_is_no_list_of_fields_is_named_itself():
     found = decode_head(read_frame_header(frame), frame, lenient=True)
     assert isinstance(found, Unfit)
     assert found.fields == {"argument": "OpenQueue"}
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        (OpenQueue("orders" + chr(0xD800)), "OpenQueue has a value that cannot be sent"),
+        (Failed("misuse", "too many", {"limit": 1 << 64}), "Failed has a value that cannot be"),
+        (Failed("misuse", "an object", {"limit": object()}), "Failed has a value that cannot be"),
+    ],
+)
+def test_a_value_that_has_no_place_in_a_frame_is_the_callers_mistake(head, why):
+    with pytest.raises(InvalidArgument, match=why) as raised:
+        encode_frame(head)
+    assert raised.value.argument == type(head).__name__
+
+
+def test_a_head_of_a_wrong_type_is_refused_before_the_other_end_sees_it():
+    good, wrong = OpenQueue("orders"), OpenQueue(7)
+    check_values(good, encode_frame(good))
+    assert read_again(good) == good
+    with pytest.raises(InvalidArgument, match="OpenQueue"):
+        check_values(wrong, encode_frame(wrong))
+    with pytest.raises(InvalidArgument, match="OpenQueue"):
+        read_again(wrong)
+    with pytest.raises(ProtocolError):
+        read_again(good, FRAME_BODY_BYTES_MAX + 1)

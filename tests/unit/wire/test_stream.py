@@ -14,6 +14,8 @@ from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX, PAGE_H
 from dray.wire.frames import (
     FRAME_HEADER_BYTES,
     FRAME_TYPES,
+    Continuation,
+    Cut,
     Done,
     Failed,
     encode_frame,
@@ -222,3 +224,32 @@ def test_short_frames_ask_for_nothing():
     said = encoded(Range(), 1, bytes(4000))
     assert not fed(stream, said[:-1])
     assert len(fed(stream, said[-1:])) == 1
+
+
+def test_progress_says_how_much_is_there_of_the_frame_that_comes():
+    stream = FrameStream()
+    assert stream.progress == 1
+    body = encoded(Range(), 1, bytes(400_000))
+    head = len(body) - 400_000
+    fed(stream, body[: head + 100_000])
+    assert stream.progress == 0.25
+    fed(stream, body[head + 100_000 :])
+    assert stream.progress == 1
+    long = encoded(LONG)
+    fed(stream, long[: len(long) // 2])
+    assert stream.progress == (len(long) // 2) / len(long)
+    fed(stream, long[len(long) // 2 :])
+    assert stream.progress == 1
+
+
+def test_progress_is_that_of_the_cut_frame_of_which_least_is_there():
+    stream = FrameStream()
+    for channel, size in ((0, 10), (1, 20)):
+        fed(stream, encoded(Cut(channel), 0, encode_frame(Range(), 3, size)))
+    for channel, count in ((0, 4), (1, 10)):
+        fed(stream, encoded(Continuation(channel), 0, bytes(count)))
+    assert stream.progress == 0.4
+    fed(stream, encoded(Continuation(0), 0, bytes(6)))
+    assert stream.progress == 0.5
+    fed(stream, encoded(Range(), 1, bytes(400_000))[:100_000])
+    assert 0.24 < stream.progress < 0.25
