@@ -114,3 +114,15 @@ def test_a_file_whose_end_cannot_be_read_is_named(tmp_path):
     assert (read_end(tmp_path / "lines", 2), read_end(tmp_path / "lines", 9)) == (b"ef", b"abcdef")
     with pytest.raises(StoreError, match="lines"):
         read_end(tmp_path / "lines" / "in", 10)
+
+
+def test_a_line_that_is_no_entry_counts_as_one_and_the_next_entry_goes_on_behind_it(chained):
+    chained.add(saying("a", "b"))
+    chained.close()
+    with chained.path.open("ab") as file:
+        file.write(b"?\n")
+    again = ChainedFile(chained.path)
+    assert again.head.entries == 3
+    again.add(saying("d"))
+    assert again.head.entries == 4
+    again.close()

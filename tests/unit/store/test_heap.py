@@ -398,3 +398,23 @@ def test_long_payload_that_finds_no_room_half_way_leaves_nothing_behind(
             heap.place(b"x" * 700)
     assert heap.live_bytes == before.length
     assert heap.place(b"y" * 700).offset == before.length
+
+
+def test_a_sparse_file_is_one_that_takes_no_more_and_is_live_to_a_share_at_most(heap):
+    extents = [heap.place(bytes(each)) for each in (250, 750, 251, 749, 1000, 1000, 1000, 1000)]
+    assert [each.file for each in extents] == [1, 1, 2, 2, 3, 4, 5, 6]
+    for each in (extents[1], extents[3]):
+        heap.free(each)
+    assert heap.sparse_files(4) == [1], "a quarter of the first is live, and more of the second"
+    assert heap.sparse_files(3) == [1, 2]
+    heap.free(extents[0])
+    assert heap.sparse_files(3) == [2], "an empty file gives nothing back"
+
+
+def test_an_open_file_is_not_sparse(heap):
+    large, small = heap.place(bytes(700)), heap.place(bytes(200))
+    heap.free(large)
+    assert heap.sparse_files(4) == [], "it still takes more"
+    for _ in range(5):
+        heap.place(bytes(900))
+    assert heap.sparse_files(4) == [small.file]

@@ -7,6 +7,7 @@ from crc32c import crc32c
 
 from dray import errors
 from dray.manager.events import SessionClosed
+from dray.manager.notices import NoticeKind
 from dray.manager.queue import Account
 from dray.model import callers
 from dray.model.access import Access
@@ -184,6 +185,34 @@ def test_the_age_counts_from_the_last_mark(driver: ManagerDriver, sender: Sender
     driver.crash()
     driver.advance(UPLOAD_AGE_S_MAX - 1)
     assert sender.resume(driver.session()).parts == 3
+
+
+def test_an_upload_is_dropped_in_the_moment_in_which_it_is_too_old(
+    driver: ManagerDriver, sender: Sender
+) -> None:
+    half_way(sender)
+    driver.manager.notices()
+    driver.advance(UPLOAD_AGE_S_MAX)
+    assert driver.store.live_bytes == 0
+    (notice,) = driver.manager.notices()
+    assert (notice.kind, notice.subject) == (NoticeKind.UPLOAD_DROPPED, "uploads")
+    assert "nobody resumed it for 7 days" in notice.sentence
+
+
+def test_room_that_was_used_up_is_not_given_back_once_more(tmp_path) -> None:
+    """The minute after the last use comes when the upload has ended long ago, or has no room."""
+    driver = ManagerDriver(tmp_path / "data", quota=10_000)
+    caller = driver.session()
+    sender, other = (Sender(caller, caller.create(name)) for name in ("heavy", "more"))
+    sender.begin(reserve=2_000)
+    sender.finish(1)
+    other.begin(reserve=2_000)
+    other.send(Part.HEADER)
+    before = used(driver)
+    driver.advance(RESERVATION_UNUSED_S)
+    assert used(driver) < before
+    driver.advance(RESERVATION_UNUSED_S)
+    assert used(driver) < before
 
 
 def test_an_idle_upload_is_not_an_idle_transaction(driver: ManagerDriver, sender: Sender) -> None:
