@@ -83,11 +83,13 @@ def asks_itself(room: str, files: Mapping[str, str]) -> list[str]:
 
 
 def face(source: str) -> set[str]:
-    """The names in `__all__` of a face."""
-    for node in module(source).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value))
-    return set()
+    """The names that a face imports for others."""
+    return {
+        alias.name
+        for node in module(source).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def told_askers(source: str) -> set[str]:
@@ -150,7 +152,6 @@ HOUSE = {
     "dray/manager/queue/__init__.py": (
         '"""A room.\n\nThese ask it: `state`, `turn` and `dray.offline`.\n"""\n'
         "from dray.manager.queue.queues import Queue\n"
-        '__all__ = ["Queue"]\n'
     ),
     "dray/manager/queue/queues.py": "from dray.manager.queue import packing\n",
     "dray/manager/queue/packing.py": "",

@@ -72,16 +72,3 @@ from dray.manager.change.sub_queues import (
     note_queues_made,
     queues_used_by,
 )
-
-__all__ = [
-    "KEPT_THERE", "LQS_EDITABLE", "LQS_EVENTS", "QUARANTINE", "QUARANTINE_NAME", "CommitFact",
-    "Compactor", "Departures", "FileKeeper", "FilesReport", "admit_express", "arrival_wish",
-    "begin_use_of_queue", "bury", "changed_in_file", "check_editable", "check_outgoing_share",
-    "check_queue_share", "create_queue", "cut_into_portions", "damaged_messages",
-    "delivered_tails", "drop_large", "drop_unused_queues", "end_use_of_queues", "entries_at",
-    "first_portion", "forget_parts", "give_up_outgoing", "heap_kind_in", "held_by_route",
-    "is_counted_end", "is_refusal", "journal_of", "known_queue", "leave", "leave_all",
-    "next_hop", "note_ends", "note_queues_made", "only_intact", "purge", "purge_message",
-    "queues_used_by", "record_of", "refusal_code", "refusal_sentence", "refuse_damaged",
-    "remove_expired", "resolve_queue", "seen_from_here", "set_aside", "warn_of_end",
-]  # fmt: skip

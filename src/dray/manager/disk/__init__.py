@@ -17,9 +17,3 @@ from dray.manager.disk.envelopes import (
 from dray.manager.disk.placing import Span, check_records, place_all, place_batch
 from dray.manager.disk.queue_files import FollowedFiles, describe_in_file, path_in_file
 from dray.manager.disk.room import Promise, RoomLeft, window_of
-
-__all__ = [
-    "FollowedFiles", "Promise", "RoomLeft", "Span", "bodies_in", "check_records",
-    "describe_in_file", "envelopes_in", "path_in_file", "place_all", "place_batch",
-    "records_of_answer", "stream_bodies_in", "stream_envelopes_in", "window_of",
-]  # fmt: skip

@@ -68,15 +68,3 @@ from dray.manager.entries.tails import (
     with_route,
     without_dead_letter,
 )
-
-__all__ = [
-    "ENTRY_BYTES", "KEY_BYTES", "ORDINAL_BITS", "ORDINAL_MAX", "TAIL_BYTES", "Entry",
-    "SentAhead", "Staged", "Wish", "any_asks_in", "as_group", "at_place", "claims_in",
-    "copies_of", "entries_in", "entries_numbered", "expires_us_of", "expiries_in", "express_in",
-    "extent_of", "extents_of", "fields_in", "group_places", "has_come_back", "is_express",
-    "is_express_entry", "lengths_in", "lookup_id_of", "marks_of", "moved_tail", "number_of",
-    "pack_place", "pack_tail", "packed_tails", "part_count_in", "part_of", "place_in",
-    "place_of", "places_in", "positions_in", "route_of", "runs_in", "sent_anew", "split_tails",
-    "tail_of", "transactions_in", "unpack", "unpack_places", "with_abort", "with_class",
-    "with_expiry", "with_key", "with_keys", "with_route", "without_dead_letter",
-]  # fmt: skip

@@ -11,5 +11,3 @@ from dray.manager.incoming.streams import (
     STREAM_FRAMES_WITHOUT_BODY,
     ArrivingStreams,
 )
-
-__all__ = ["STREAM_FRAMES_WITHOUT_BODY", "STREAM_FRAMES_WITH_BODY", "ArrivingStreams"]

@@ -34,11 +34,3 @@ from dray.manager.peers.repairs import (
     handle_repair_answer,
     may_be_filled,
 )
-
-__all__ = [
-    "Holes", "Links", "Sources", "Strangers", "ask_for_holes", "give_up_holes_of",
-    "greet_manager", "handle_accept_peer", "handle_confirmations_acked", "handle_forget_peer",
-    "handle_list_peers", "handle_repair_answer", "handle_resolve_outgoing",
-    "incarnation_of_last_sent", "may_be_filled", "note_source", "refuse_overtaken_stream",
-    "tell_of_ends", "tell_of_own_loss", "tell_source", "welcome_with_proof", "with_proof",
-]  # fmt: skip

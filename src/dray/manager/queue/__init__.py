@@ -52,14 +52,3 @@ from dray.manager.queue.system import (
     ORDER_QUEUE,
     created_at_birth,
 )
-
-__all__ = [
-    "ADMIN_QUEUE", "COMPUTER_JOURNAL", "DEAD_LETTERS", "DEAD_TRANSACTIONAL", "FIRST_USER_QUEUE",
-    "INTERNAL", "IN_JOURNAL_QUOTA", "KEPT_BYTES", "MOVED_BYTES", "NOTIFY_QUEUE", "ORDER_QUEUE",
-    "POSITION_BYTES", "REFUSED_BYTES", "REJECTED_BYTES", "TOLD_BYTES", "Account",
-    "ArrivalRoute", "ArrivalRoutes", "IndexBacklog", "Lookup", "Lookups", "QueueTable",
-    "Records", "Route", "Sought", "StoredQueue", "account_of", "cost_of_accepting",
-    "cost_of_leaving", "cost_of_receiving", "cost_of_sending", "cost_of_staged",
-    "created_at_birth", "find_parts", "hold_part", "is_sent_ahead", "part_seen",
-    "seen_in_record", "taken_from_ahead", "watch_arrivals",
-]  # fmt: skip

@@ -14,8 +14,3 @@ from dray.manager.requests.requests import (
     Handler,
     Requests,
 )
-
-__all__ = [
-    "BACKUP_CHECK", "REQUESTS_WITHOUT_BODY", "REQUESTS_WITH_BODY", "BackupRun", "BodyHandler",
-    "Handler", "Requests",
-]  # fmt: skip

@@ -32,11 +32,3 @@ from dray.manager.rights.tokens import (
     handle_revoke_token,
     take_token,
 )
-
-__all__ = [
-    "RIGHTS_OF_CLIENTS", "RIGHTS_OF_MANAGERS", "Rights", "act_for", "allowed", "begun_act",
-    "change_access", "check_frame", "check_hello", "end_expired_tokens", "handle_create_token",
-    "handle_describe_access", "handle_list_tokens", "handle_revoke_token", "manages_all",
-    "may_deliver", "may_see", "no_status_queue", "note_act", "note_opened_stream",
-    "note_refusal", "owns", "require_delivery", "take_token",
-]  # fmt: skip

@@ -10,7 +10,3 @@ from dray.manager.state.outcomes import BatchOutcome, Outcomes
 from dray.manager.state.snapshots import read_state, replay, take_snapshots
 from dray.manager.state.state import State
 from dray.manager.state.unfinished import Upload
-
-__all__ = [
-    "BatchOutcome", "Outcomes", "State", "Upload", "read_state", "replay", "take_snapshots",
-]  # fmt: skip

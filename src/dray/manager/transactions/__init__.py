@@ -58,15 +58,3 @@ from dray.manager.transactions.transactions import (
     opened_by,
     take,
 )
-
-__all__ = [
-    "NOTHING_RESERVED", "BatchAges", "OpenTransaction", "Transactions", "abort", "abort_idle",
-    "answered_ahead", "check_not_aborted", "check_plain_receive", "check_plain_send",
-    "check_room", "commit", "drop_old_batches", "drop_staged_for", "end_purges",
-    "find_or_begin", "forget_ahead", "give_back", "give_back_unused", "give_up_claim",
-    "handle_abort", "handle_commit", "handle_commit_batch", "handle_describe_batch",
-    "handle_drop_staged", "handle_list_prepared", "handle_prepare", "handle_settle_prepared",
-    "handle_stage", "note_large_send", "note_sent", "oldest_claim_ends", "opened_by",
-    "place_of_reserved", "promised", "reserve", "reserve_again", "staged_ahead",
-    "staged_counts", "staged_from", "take", "take_up_all_prepared", "take_up_batches",
-]  # fmt: skip
