@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dray.manager.change import Compactor
     from dray.manager.disk import RoomLeft
     from dray.manager.dispatch import Subjects
-    from dray.manager.facts import AnyFact
+    from dray.manager.facts import Fact
     from dray.manager.follow_up import QueuesMade
     from dray.manager.peers import Links
     from dray.manager.peers.waiting_for_room import WaitingForRoom
@@ -109,7 +109,7 @@ class Inside:
         """How many bytes one fact may take."""
         return self._context.room.fact_bytes_max
 
-    def record(self, fact: AnyFact) -> None:
+    def record(self, fact: Fact) -> None:
         """Make a fact true that no event brings about in a test."""
         self._context.record(fact)
 

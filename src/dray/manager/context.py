@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dray.errors import DrayError
 from dray.manager.disk import FollowedFiles, RoomLeft
 from dray.manager.events import Answer, Body, Effect, Into
-from dray.manager.facts import AnyFact, encode_fact
+from dray.manager.facts import Fact, encode_fact
 from dray.manager.follow_up import FollowUp
 from dray.manager.own_messages import OwnMessages
 from dray.wire.frames import failure
@@ -65,7 +65,7 @@ class Context:
         self.effects = []
         return self.effects
 
-    def record(self, fact: AnyFact) -> None:
+    def record(self, fact: Fact) -> None:
         """Make a fact true, and durable with the turn's sync."""
         self.state.apply(fact)
         self.store.append(encode_fact(fact))

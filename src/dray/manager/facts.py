@@ -9,7 +9,8 @@ meaning of fields never change; new fields come last, with a default.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Union
 
 import msgspec
 
@@ -374,47 +375,14 @@ class TokenSet(Fact, frozen=True, tag=80):
     times_us: tuple[int, int] = (0, 0)
 
 
-AnyFact = (
-    ManagerNamed
-    | NumbersLeased
-    | QueueCreated
-    | QueueDeleted
-    | Committed
-    | Accepted
-    | Delivered
-    | QueuePaused
-    | QuotaSet
-    | PutBack
-    | ConfirmationsTaken
-    | Prepared
-    | BatchStaged
-    | BatchCommitted
-    | PreparedAborted
-    | PurgePending
-    | LargeMoved
-    | PositionsReserved
-    | Relocated
-    | QueueOptionsSet
-    | QueueFilesKept
-    | StreamRenewed
-    | StreamEnded
-    | EndForgotten
-    | Restored
-    | IncarnationBegan
-    | SourceMet
-    | PeerMet
-    | PeerForgotten
-    | SourceBound
-    | StreamDiverged
-    | DivergenceResolved
-    | UploadBegun
-    | UploadMarked
-    | UploadDropped
-    | TokenSet
-)
+def _kinds(fact: type[Fact]) -> Iterator[type[Fact]]:
+    for kind in fact.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
+
 
 encode_fact = msgspec.msgpack.Encoder().encode
-decode_fact = msgspec.msgpack.Decoder(AnyFact).decode
+decode_fact: Callable[[bytes], Fact] = msgspec.msgpack.Decoder(Union[*_kinds(Fact)]).decode
 
 
 def pack_lookups(lookup_ids: list[int]) -> bytes:

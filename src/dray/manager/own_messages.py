@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import crc32c
 
-from dray.manager.facts import AnyFact, NumbersLeased
+from dray.manager.facts import Fact, NumbersLeased
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.store.kinds import Kind
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class OwnMessages:
     """Makes the messages that the manager itself sends, with numbers leased to itself."""
 
-    def __init__(self, state: State, store: Store, record: Callable[[AnyFact], None]) -> None:
+    def __init__(self, state: State, store: Store, record: Callable[[Fact], None]) -> None:
         """Lease nothing before the first message; `record` makes a lease durable."""
         self.source = bytes.fromhex(state.manager_id)
         """The manager's id, as its messages bear it."""

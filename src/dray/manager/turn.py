@@ -44,7 +44,7 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
-from dray.manager.facts import AnyFact, IncarnationBegan, ManagerNamed, encode_fact
+from dray.manager.facts import Fact, IncarnationBegan, ManagerNamed, encode_fact
 from dray.manager.notices import Notice, NoticeKind, Notices
 from dray.manager.peers import ask_for_holes, tell_of_ends, tell_source
 from dray.manager.queue import Account, StoredQueue, created_at_birth, find_parts
@@ -398,6 +398,6 @@ def _begin_incarnation(state: State, store: Store, drawn: int, now: float) -> No
     _record(state, store, IncarnationBegan(*incarnation, int(now * MICROSECONDS)))
 
 
-def _record(state: State, store: Store, fact: AnyFact) -> None:
+def _record(state: State, store: Store, fact: Fact) -> None:
     state.apply(fact)
     store.append(encode_fact(fact))

@@ -7,9 +7,9 @@ import msgspec
 from dray.manager.entries import TAIL_BYTES
 from dray.manager.facts import (
     Accepted,
-    AnyFact,
     Committed,
     Delivered,
+    Fact,
     LargeMoved,
     PutBack,
     positions_in,
@@ -20,7 +20,7 @@ from dray.manager.state import State
 _BYTES_SHOWN_MAX = 16
 
 
-def tell(fact: AnyFact, state: State) -> str:
+def tell(fact: Fact, state: State) -> str:
     """The fact as a sentence; queues by the names that they have in the end."""
     match fact:
         case Committed():

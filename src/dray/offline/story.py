@@ -17,9 +17,9 @@ from dray.delivery.events import DeliverySettings
 from dray.manager.entries import lookup_id_of, split_tails, tail_of, unpack, with_key
 from dray.manager.facts import (
     Accepted,
-    AnyFact,
     Committed,
     Delivered,
+    Fact,
     LargeMoved,
     Prepared,
     PutBack,
@@ -101,7 +101,7 @@ class _Teller:
                 yield Happened(fact=at, when_us=getattr(fact, "when_us", 0), what=what)
             state.apply_without_sequences(fact)
 
-    def _told(self, fact: AnyFact) -> Iterator[str]:
+    def _told(self, fact: Fact) -> Iterator[str]:
         match fact:
             case Committed():
                 return self._committed(fact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.manager.facts import AnyFact, QueueCreated, QueueDeleted, QueueOptionsSet, QuotaSet
+from dray.manager.facts import Fact, QueueCreated, QueueDeleted, QueueOptionsSet, QuotaSet
 from dray.manager.notices import NoticeKind
 from dray.model.classes import QueueKind
 from dray.store.lqs import FOLDER, Description, file_name
@@ -54,7 +54,7 @@ class FollowedFiles:
         """Follow each fact from here on."""
         self._begun = True
 
-    def follow(self, fact: AnyFact) -> None:
+    def follow(self, fact: Fact) -> None:
         """A fact was recorded: have the files say the same."""
         if not self._begun:
             return

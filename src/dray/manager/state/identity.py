@@ -17,7 +17,7 @@ from dray.delivery.keys import ManagerKey
 from dray.delivery.lineage import INCARNATIONS_KEPT, Past
 from dray.manager.events import Peer
 from dray.manager.facts import (
-    AnyFact,
+    Fact,
     IncarnationBegan,
     ManagerNamed,
     PeerForgotten,
@@ -127,7 +127,7 @@ class StoreIdentity:
         ends = [each.expires_us for each in self.tokens.values() if each.expires_us > now_us]
         self.token_expires_us = min(ends, default=0)
 
-    def apply(self, fact: AnyFact) -> None:
+    def apply(self, fact: Fact) -> None:
         """Make the part of a fact true that is about identity."""
         match fact:
             case ManagerNamed():

@@ -15,10 +15,10 @@ from dray.delivery.incoming import IncomingSnapshot, IncomingStreams, StreamKey
 from dray.delivery.lineage import met_with
 from dray.manager.facts import (
     Accepted,
-    AnyFact,
     Committed,
     Confirmation,
     ConfirmationsTaken,
+    Fact,
     Restored,
     SourceMet,
     StreamEnded,
@@ -47,7 +47,7 @@ class Sequences:
         self.met: dict[str, list[list[Incarnation]]] = {}
         """For each source, the incarnations of each copy of its store that has sent messages."""
 
-    def apply(self, fact: AnyFact) -> None:
+    def apply(self, fact: Fact) -> None:
         """Make the part of a fact true that is about incoming streams."""
         match fact:
             case Accepted():

@@ -22,7 +22,6 @@ from dray.manager.entries import claims_in, extents_of, place_in, place_of, spli
 from dray.manager.events import Peer
 from dray.manager.facts import (
     Accepted,
-    AnyFact,
     BatchCommitted,
     BatchStaged,
     Committed,
@@ -112,13 +111,13 @@ class State(QueueContents):
         self.queue_files_kept = False
         """Whether every queue has its file, or had it once."""
 
-    def apply(self, fact: AnyFact) -> None:
+    def apply(self, fact: Fact) -> None:
         """Make a fact true."""
         self.apply_without_sequences(fact)
         if type(fact) is not Committed or fact.confirmations:
             self.sequences.apply(fact)
 
-    def apply_without_sequences(self, fact: AnyFact) -> None:
+    def apply_without_sequences(self, fact: Fact) -> None:
         """Make true what of a fact is kept in MQTrans."""
         kind = type(fact)
         self.identity.apply(fact)

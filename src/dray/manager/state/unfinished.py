@@ -17,8 +17,8 @@ import msgspec
 
 from dray.manager.entries import extents_of, place_of, split_tails
 from dray.manager.facts import (
-    AnyFact,
     Committed,
+    Fact,
     Restored,
     UploadBegun,
     UploadDropped,
@@ -84,7 +84,7 @@ class Uploads:
         """One of them."""
         return self.kept.get(number)
 
-    def apply(self, fact: AnyFact, released: Callable[[Extent], None]) -> None:
+    def apply(self, fact: Fact, released: Callable[[Extent], None]) -> None:
         """Make a fact true."""
         match fact:
             case UploadBegun():
