@@ -6,14 +6,9 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from dray.machine import Core
-from dray.manager.events import Body, Effect, Event, Into, Peer
+from dray.manager.events import Effect, Event
 from dray.manager.notices import Notice
-from dray.model.callers import Caller
-from dray.model.ids import ManagerId
-from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
-from dray.wire.frames import Hello
-from dray.wire.head import Head
 from dray.wire.stream import Frame
 
 _Connection = TypeVar("_Connection", contravariant=True)
@@ -28,29 +23,6 @@ class Deciding(Core[Event, Effect], Protocol):
 
     def notices(self) -> list[Notice]:
         """Notices for the operator since the last call."""
-        ...
-
-
-class Serving(Deciding, Protocol):
-    """The part of a manager that a server needs."""
-
-    @property
-    def id(self) -> ManagerId:
-        """Its id, for ever."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The name for people."""
-        ...
-
-    @property
-    def knows_tokens(self) -> bool:
-        """Whether a caller can show a token."""
-        ...
-
-    def hello(self, peer: Peer) -> Hello:
-        """How it begins a conversation with another manager."""
         ...
 
 
@@ -71,46 +43,6 @@ class Performing(Protocol):
 
     def failed(self, error: Exception) -> None:
         """Nothing more can be made durable: end."""
-        ...
-
-
-class ServedConnection(Protocol):
-    """The part of an accepted connection that a server needs."""
-
-    caller: Caller | None
-
-    def __hash__(self) -> int:
-        """Each is one of its own."""
-        ...
-
-    def start(self) -> None:
-        """Take frames."""
-        ...
-
-    def send(
-        self, head: Head, request_id: int = 0, body: Body = (), *, in_kernel: bool = False
-    ) -> None:
-        """Answer with a frame whose extents are pinned; `flush` makes it go."""
-        ...
-
-    def copy(self, head: Head, request_id: int, extent: Extent, into: Into) -> None:
-        """Copy a pinned extent into the file that a request lent, then answer."""
-        ...
-
-    def flush(self) -> None:
-        """Let go what was answered."""
-        ...
-
-    def finish(self, *, linger: bool = True) -> None:
-        """Take no more frames, give what is answered, then end."""
-        ...
-
-    def abort(self, reason: str) -> None:
-        """End at once."""
-        ...
-
-    def reconsider(self) -> None:
-        """Take frames, or wait, as the owner now says."""
         ...
 
 

@@ -27,7 +27,6 @@ from dray.daemon.limits import (
 )
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
-from dray.daemon.roles import ServedConnection, Serving
 from dray.daemon.sockets.addresses import own_addresses
 from dray.daemon.sockets.callers import caller_of
 from dray.daemon.sockets.certificate_ends import CertificateEnds
@@ -79,7 +78,9 @@ _log = logging.getLogger(__name__)
 
 
 _request_of: Callable[[tuple[int, Frame]], Request] = partial(tuple.__new__, Request)
-Load = Callable[[Store, ManagerConfig, float], Serving]
+Load = Callable[[Store, ManagerConfig, float], QueueManager]
+Connection = FrameConnection | DirectSession
+"""A caller's end of a session: one by a socket, or one of this program."""
 
 
 class Server:
@@ -101,17 +102,17 @@ class Server:
         """
         self._loop = loop
         self._caller_says = caller_says
-        self._sessions: dict[int, ServedConnection] = {}
-        self._numbers: dict[ServedConnection, int] = {}
-        self._silent: dict[ServedConnection, asyncio.TimerHandle] = {}
+        self._sessions: dict[int, Connection] = {}
+        self._numbers: dict[Connection, int] = {}
+        self._silent: dict[Connection, asyncio.TimerHandle] = {}
         self._next_session = 1
         self._stopping = False
         self._all_gone = asyncio.Event()
         self._listeners: list[Listener] = []
         self._tunnels = Tunnels()
         self._handshakes: Handshakes | None = None
-        self._held: Places[ServedConnection] = Places()
-        self._unheard: Places[ServedConnection] = Places()
+        self._held: Places[Connection] = Places()
+        self._unheard: Places[Connection] = Places()
         """Connections on which nothing was said yet."""
         self._own: frozenset[Peer] = frozenset()
         self._tcp_address: tuple[str, int] | None = None
@@ -226,7 +227,7 @@ class Server:
         self._notices.say(NoticeKind.CONNECTION_REFUSED, caller.place, told)
         return False
 
-    def _open_session(self, connection: ServedConnection, caller: Caller) -> None:
+    def _open_session(self, connection: Connection, caller: Caller) -> None:
         number = self._next_session
         self._next_session += 1
         self._sessions[number] = connection
@@ -251,18 +252,18 @@ class Server:
             silent.abort("it said nothing while others came")
         return silent is not None
 
-    def _give_up(self, connection: ServedConnection) -> None:
+    def _give_up(self, connection: Connection) -> None:
         self._silent.pop(connection, None)
         self._unheard.discard(connection)
         connection.abort(f"nothing was said for {HELLO_S:.0f} s")
 
-    def _heard(self, connection: ServedConnection) -> None:
+    def _heard(self, connection: Connection) -> None:
         self._unheard.discard(connection)
         timer = self._silent.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    def frame_came(self, connection: ServedConnection, frame: Frame) -> None:
+    def frame_came(self, connection: Connection, frame: Frame) -> None:
         """Pass on a request."""
         if connection in self._silent:
             self._heard(connection)
@@ -270,13 +271,13 @@ class Server:
         if number is not None:
             self._turns.deliver(_request_of((number, frame)))
 
-    def frame_refused(self, connection: ServedConnection, error: ProtocolError) -> None:
+    def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
         """Say what was wrong after all that was decided before, then end the session."""
         number = self._numbers.get(connection)
         if number is not None:
             self._turns.follow(Answer(number, 0, failure(error)), CloseSession(number))
 
-    def connection_closed(self, connection: ServedConnection, reason: str) -> None:
+    def connection_closed(self, connection: Connection, reason: str) -> None:
         """Forget a session."""
         self._heard(connection)
         self._held.discard(connection)
@@ -289,7 +290,7 @@ class Server:
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Do what the manager decided; its extents are pinned."""
-        touched: dict[ServedConnection, None] = {}
+        touched: dict[Connection, None] = {}
         peers: dict[Peer, None] = {}
         for effect in effects:
             match effect:
@@ -386,7 +387,7 @@ class Server:
         if error is not None:
             self._turns.fail(error)
 
-    def _answer(self, connection: ServedConnection, answer: Answer) -> None:
+    def _answer(self, connection: Connection, answer: Answer) -> None:
         # Bytes that may leave their queue with this answer are copied; see docs/decisions/0011.
         in_kernel = not answer.held
         if answer.into is not None:

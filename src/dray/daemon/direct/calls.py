@@ -25,8 +25,8 @@ from typing import Protocol
 from dray.daemon.direct.held_signals import HeldSignals
 from dray.daemon.direct.lent_loop import LentLoop
 from dray.daemon.direct.session import DirectSession
+from dray.daemon.turns import Turns
 from dray.errors import Misuse
-from dray.store.syncing import Sync
 from dray.wire.stream import Frame
 
 
@@ -49,44 +49,10 @@ class CalledRequest(Protocol):
         ...
 
 
-class OfferedSyncs(Protocol):
-    """The part of the syncs that a caller needs."""
-
-    caller_syncs: bool
-    offered: Sync | None
-
-    def take_offered(self) -> Callable[[], None]:
-        """Take over the sync that is offered, to run it without the turn."""
-        ...
-
-    def ran(self, error: BaseException | None) -> None:
-        """It was run."""
-        ...
-
-    def leave_to_workers(self) -> None:
-        """Nobody runs the sync that is offered."""
-        ...
-
-
-class CalledTurns(Protocol):
-    """The part of the turns that a caller needs."""
-
-    called: bool
-
-    @property
-    def syncs(self) -> OfferedSyncs:
-        """The syncs."""
-        ...
-
-    def broken_off(self, error: BaseException) -> None:
-        """A decision was left in the middle."""
-        ...
-
-
 class CallDoor:
     """Lets callers in, one at a time; one for each queue manager of this program."""
 
-    def __init__(self, loop: LentLoop, turns: CalledTurns) -> None:
+    def __init__(self, loop: LentLoop, turns: Turns) -> None:
         """Decide in the turn of `loop`, as its own thread does."""
         self._loop = loop
         self._turn = loop.turn

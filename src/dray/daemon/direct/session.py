@@ -14,7 +14,7 @@ from typing import Final
 
 from dray.daemon.files.lent_files import LentFiles
 from dray.daemon.limits import INTAKE_SMALL_BYTES_MAX
-from dray.daemon.roles import FrameOwner, ServedConnection
+from dray.daemon.roles import FrameOwner
 from dray.daemon.sockets.outbox import unpin_all
 from dray.daemon.sockets.reasons import uncopied
 from dray.daemon.sockets.surroundings import Surroundings
@@ -43,7 +43,7 @@ class DirectSession:
     def __init__(
         self,
         around: Surroundings,
-        owner: FrameOwner[ServedConnection],
+        owner: FrameOwner[DirectSession],
         take: Take,
         hung_up: Callable[[], None],
     ) -> None:
@@ -60,7 +60,7 @@ class DirectSession:
         self._lent: LentFiles | None = None
 
     def start(self) -> None:
-        """See `ServedConnection`: frames come when somebody calls."""
+        """See `FrameConnection`: frames come when somebody calls."""
 
     def must_wait(self, frame: Frame) -> bool:
         """Whether a frame has to wait; then `room` is set when it may be tried again."""
@@ -96,7 +96,7 @@ class DirectSession:
     def send(
         self, head: Head, request_id: int = 0, body: Body = (), *, in_kernel: bool = False
     ) -> None:
-        """See `ServedConnection`."""
+        """See `FrameConnection`."""
         del in_kernel
         if self.ended:
             unpin_all(self._heap, body)
@@ -120,7 +120,7 @@ class DirectSession:
         self._take(Frame(head, request_id, taken))
 
     def copy(self, head: Head, request_id: int, extent: Extent, into: Into) -> None:
-        """See `ServedConnection`."""
+        """See `FrameConnection`."""
         if self._lent is None:
             self._heap.unpin(extent.file)
             return
@@ -134,15 +134,15 @@ class DirectSession:
         self._lent.copy(self._heap, request_id, extent, into=into, told=copied)
 
     def flush(self) -> None:
-        """See `ServedConnection`: everything was taken at once."""
+        """See `FrameConnection`: everything was taken at once."""
 
     def finish(self, *, linger: bool = True) -> None:
-        """See `ServedConnection`."""
+        """See `FrameConnection`."""
         del linger
         self.abort("it was ended")
 
     def abort(self, reason: str) -> None:
-        """See `ServedConnection`."""
+        """See `FrameConnection`."""
         if self.ended:
             return
         self.ended = True
@@ -154,7 +154,7 @@ class DirectSession:
         self._hung_up()
 
     def reconsider(self) -> None:
-        """See `ServedConnection`."""
+        """See `FrameConnection`."""
         self.room.set()
 
     def _pass_on(self, frame: Frame) -> None:

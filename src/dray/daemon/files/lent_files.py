@@ -20,7 +20,6 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from dray.daemon.files.copying import Copier, CopySource, FileRegion
 from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_CALLER_MAX, FILES_PER_SESSION
@@ -28,6 +27,7 @@ from dray.errors import DrayError, ProtocolError
 from dray.manager.events import Into
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.store.heap.heap import Extent
+from dray.store.store import Store
 from dray.wire.file_frames import SendFile
 from dray.wire.stream import Frame
 
@@ -36,18 +36,6 @@ _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 """Room for one, so that the kernel closes what else comes with the same bytes and says so."""
 _WERE_MORE = int(socket.MSG_CTRUNC)
 """How it says so; as a plain number, which is told from others without a detour."""
-
-
-class CopiedHeap(Protocol):
-    """The part of a store from which records are copied."""
-
-    def opener(self, file: int) -> Callable[[], int]:
-        """A function that opens the heap file for reading in another thread, while it is pinned."""
-        ...
-
-    def unpin(self, file: int) -> None:
-        """Take back one `pin`."""
-        ...
 
 
 class _InLine:
@@ -151,9 +139,9 @@ class LentFiles:
         if len(self._unclaimed) > 1:
             raise ProtocolError("a file came with a frame that takes no file")
         if self._unclaimed:
-            self._copier.unclaimed.came(self)
+            self._copier.unclaimed.came(self.give_up)
         else:
-            self._copier.unclaimed.claimed(self)
+            self._copier.unclaimed.claimed(self.give_up)
             self.may_have_unclaimed = False
 
     def lend(self, descriptor: int) -> None:
@@ -164,7 +152,7 @@ class LentFiles:
 
     def copy(
         self,
-        heap: CopiedHeap,
+        heap: Store,
         request_id: int,
         extent: Extent,
         *,
@@ -211,7 +199,7 @@ class LentFiles:
     def close(self) -> None:
         """Close all that no thread is at work with; nothing is passed on any more."""
         self._closed = True
-        self._copier.unclaimed.claimed(self)
+        self._copier.unclaimed.claimed(self.give_up)
         for descriptor in (*self._unclaimed, *self.targets.values()):
             os.close(descriptor)
             self._count(-1)
@@ -222,7 +210,7 @@ class LentFiles:
         """End the connection, unless its other frames keep it from being read."""
         if self._others_in_line:
             self.may_have_unclaimed = True
-            self._copier.unclaimed.came(self)
+            self._copier.unclaimed.came(self.give_up)
         else:
             self._end(reason)
 

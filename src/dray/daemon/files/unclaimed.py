@@ -7,17 +7,12 @@ connection has a few seconds; when too many such files are open, the oldest goes
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
 
 from dray.daemon.limits import CLAIM_S, FILES_UNCLAIMED_MAX
 
-
-class FileOwner(Protocol):
-    """The lent files of one connection."""
-
-    def give_up(self, reason: str) -> None:
-        """End the connection."""
-        ...
+GiveUp = Callable[[str], None]
+"""Ends the connection that has lent a file, for a reason; it stands for that connection."""
 
 
 class UnclaimedFiles:
@@ -26,13 +21,13 @@ class UnclaimedFiles:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin with none."""
         self._loop = loop
-        self._since: dict[FileOwner, asyncio.TimerHandle] = {}
+        self._since: dict[GiveUp, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
         """How many connections have lent a file whose frame is not whole."""
         return len(self._since)
 
-    def came(self, lender: FileOwner) -> None:
+    def came(self, lender: GiveUp) -> None:
         """Note that a connection has lent a file before its frame."""
         if lender in self._since:
             return
@@ -40,14 +35,14 @@ class UnclaimedFiles:
         if len(self._since) > FILES_UNCLAIMED_MAX:
             oldest = next(iter(self._since))
             self.claimed(oldest)
-            oldest.give_up(f"more than {FILES_UNCLAIMED_MAX} files came before their frames")
+            oldest(f"more than {FILES_UNCLAIMED_MAX} files came before their frames")
 
-    def claimed(self, lender: FileOwner) -> None:
+    def claimed(self, lender: GiveUp) -> None:
         """Note that the frame is whole, or that the connection has ended."""
         timer = self._since.pop(lender, None)
         if timer is not None:
             timer.cancel()
 
-    def _too_late(self, lender: FileOwner) -> None:
+    def _too_late(self, lender: GiveUp) -> None:
         del self._since[lender]
-        lender.give_up(f"a file came and its frame did not within {CLAIM_S:.0f} s")
+        lender(f"a file came and its frame did not within {CLAIM_S:.0f} s")

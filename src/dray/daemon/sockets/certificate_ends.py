@@ -5,27 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from dray.daemon.limits import CERTIFICATE_LOOK_S
 from dray.daemon.notice_log import NoticeLog
+from dray.daemon.timekeeper import Timekeeper
 from dray.errors import InvalidConfiguration
 from dray.manager.notices import NoticeKind
 from dray.model.limits import CERTIFICATE_WARNING_DAYS
 
 
-class Clock(Protocol):
-    """Tells the time, in seconds since the epoch."""
-
-    def now(self) -> float:
-        """The present."""
-        ...
-
-
 class CertificateEnds:
     """Looks at the daemon's certificates now and each day, and warns of those that end soon."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, notices: NoticeLog) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Timekeeper, notices: NoticeLog
+    ) -> None:
         """Begin without a file."""
         self._loop = loop
         self._clock = clock

@@ -343,7 +343,7 @@ class FrameConnection:
         self._owner.frame_came(self, frame)
         if len(frame.body) > KEPT_BODY_BYTES_MIN and not frame.head.with_file:
             self._stream.give_back(frame.body)
-            self._around.spares.keep(self)
+            self._around.spares.keep(self.forget_spare)
 
     def forget_spare(self) -> None:
         """Let go of memory that waits for the next large frame."""
@@ -421,7 +421,7 @@ class FrameConnection:
         self._write_if_wanted()
         if self._timer is not None:
             self._timer.cancel()
-        self._around.spares.closed(self)
+        self._around.spares.closed(self.forget_spare)
         self._around.intake.forget(self)
         self._outbox.drop()
         self._count_unsent()

@@ -20,47 +20,23 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Protocol
 
 from dray.daemon.limits import PIECES_PER_CALL, WRITE_BYTES_PER_PASS
 from dray.daemon.sockets.lanes import HeapRange, Lanes, Part
 from dray.errors import StoreCorrupt
 from dray.store.heap.heap import Extent
+from dray.store.store import Store
 
 _UNREADABLE = 2083
 
 Body = tuple[bytes | Extent, ...]
 
 
-class RecordHeap(Protocol):
-    """The part of a store that sending needs."""
-
-    def descriptor(self, file: int) -> int:
-        """A descriptor of the heap file, good until the store is called next."""
-        ...
-
-    def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes of an extent. Raises `StoreCorrupt`."""
-        ...
-
-    def opener(self, file: int) -> Callable[[], int]:
-        """A function that opens the heap file for reading in another thread, while it is pinned."""
-        ...
-
-    def pin(self, file: int) -> None:
-        """Keep the file from being recycled."""
-        ...
-
-    def unpin(self, file: int) -> None:
-        """Take back one `pin`."""
-        ...
-
-
 class SocketOutbox:
     """Sends in order, as much as the socket takes."""
 
     def __init__(
-        self, sock: socket.socket, heap: RecordHeap, scratch: memoryview, time: Callable[[], float]
+        self, sock: socket.socket, heap: Store, scratch: memoryview, time: Callable[[], float]
     ) -> None:
         """Send to `sock`, a non-blocking stream socket, from memory and `heap`.
 
@@ -258,14 +234,14 @@ def size_of(body: Body) -> int:
     return size
 
 
-def pin_all(heap: RecordHeap, body: Body) -> None:
+def pin_all(heap: Store, body: Body) -> None:
     """Keep every extent of a frame to come in its place."""
     for each in body:
         if isinstance(each, Extent):
             heap.pin(each.file)
 
 
-def unpin_all(heap: RecordHeap, body: Body) -> None:
+def unpin_all(heap: Store, body: Body) -> None:
     """Undo `pin_all` for a frame that will not be sent."""
     for each in body:
         if isinstance(each, Extent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
 
 from dray.daemon.files.copying import Copier
 from dray.daemon.limits import (
@@ -16,8 +16,8 @@ from dray.daemon.limits import (
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets.intake import Intake
-from dray.daemon.sockets.outbox import RecordHeap
 from dray.daemon.sockets.time_shares import TimeShares
+from dray.store.store import Store
 from dray.wire.stream import READ_BYTES
 
 
@@ -27,7 +27,7 @@ class Surroundings:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        heap: RecordHeap,
+        heap: Store,
         backlog: DiskBacklog,
         notices: NoticeLog,
     ) -> None:
@@ -70,30 +70,22 @@ class Surroundings:
         return self.intake.read_bytes
 
 
-class SpareKeeper(Protocol):
-    """A connection that keeps memory for its next large frame."""
-
-    def forget_spare(self) -> None:
-        """Let go of that memory."""
-        ...
-
-
 class Spares:
     """The few connections that keep memory for a large frame: those that had one lately."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._kept: dict[SpareKeeper, None] = {}
+        self._kept: dict[Callable[[], None], None] = {}
 
-    def keep(self, connection: SpareKeeper) -> None:
+    def keep(self, forget: Callable[[], None]) -> None:
         """Let a connection keep memory, and the one that used its memory longest ago forget it."""
-        self._kept.pop(connection, None)
-        self._kept[connection] = None
+        self._kept.pop(forget, None)
+        self._kept[forget] = None
         if len(self._kept) > SPARE_BODIES_MAX:
             oldest = next(iter(self._kept))
             del self._kept[oldest]
-            oldest.forget_spare()
+            oldest()
 
-    def closed(self, connection: SpareKeeper) -> None:
+    def closed(self, forget: Callable[[], None]) -> None:
         """A connection has ended."""
-        self._kept.pop(connection, None)
+        self._kept.pop(forget, None)
