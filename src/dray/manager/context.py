@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
 from dray.manager.disk import FollowedFiles, RoomLeft
-from dray.manager.events import Answer, Body, Effect, Into
+from dray.manager.events import Answer, Body, Effect, Into, ManagerConfig
 from dray.manager.facts import Fact, encode_fact
 from dray.manager.follow_up import FollowUp
+from dray.manager.notices import Notices
 from dray.manager.own_messages import OwnMessages
+from dray.manager.session import Session
+from dray.manager.state import State
+from dray.store.store import Store
 from dray.wire.frames import failure
 from dray.wire.head import Head
-
-if TYPE_CHECKING:
-    from dray.manager.events import ManagerConfig
-    from dray.manager.notices import Notices
-    from dray.manager.session import Session
-    from dray.manager.state import State
-    from dray.store.store import Store
 
 MICROSECONDS = 1_000_000
 _answer_of: Callable[[tuple[object, ...]], Answer] = partial(tuple.__new__, Answer)

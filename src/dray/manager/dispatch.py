@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dray.manager import relay
+from dray.manager.context import Context
 from dray.manager.incoming import (
     STREAM_FRAMES_WITH_BODY,
     STREAM_FRAMES_WITHOUT_BODY,
@@ -38,9 +38,6 @@ from dray.manager.transactions import Transactions
 from dray.manager.works import Works
 from dray.wire import frames, peer_frames, transfer_frames
 from dray.wire.head import Head
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
 
 FOR_CLIENTS = REQUESTS_WITHOUT_BODY
 """Requests of clients without a body."""

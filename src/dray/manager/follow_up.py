@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from dray.delivery.incoming import StreamKey
+from dray.manager.queue import QueueTable, StoredQueue
 from dray.manager.untold_ends import UntoldEnds
 from dray.model.classes import QueueKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.delivery.incoming import StreamKey
-    from dray.manager.queue import QueueTable, StoredQueue
 
 
 class FollowUp:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import crc32c
 
 from dray.manager.facts import Fact, NumbersLeased
+from dray.manager.state import State
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind
+from dray.store.store import Store
 from dray.wire.record import encode_record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dray.manager.state import State
-    from dray.store.heap.heap import Extent
-    from dray.store.store import Store
 
 
 class OwnMessages:

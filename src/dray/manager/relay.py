@@ -13,20 +13,17 @@ is down, or to a connection that takes too slowly is dropped. So nothing can pil
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from dray.errors import AccessDenied, Misuse
 from dray.manager.change import next_hop
+from dray.manager.context import Context
 from dray.manager.events import LinkSend, Peer
+from dray.manager.session import Session
 from dray.model.arguments import no_sense
 from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, BOXES_SHARE, RELAYED_BYTES_MAX
 from dray.model.names import QueueAddress, parse_queue_address
 from dray.wire.frames import Done
 from dray.wire.transfer_frames import AttachBox, Credit, Post, size_of_post
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.session import Session
 
 
 class Meter:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dray.delivery.keys import ConnectionKey
 from dray.model.callers import Caller
 from dray.model.ids import Incarnation
 from dray.wire.large_frames import LargeReceive
 from dray.wire.message_frames import Receive, ReceiveTransaction
-
-if TYPE_CHECKING:
-    from dray.delivery.keys import ConnectionKey
 
 
 class Session:

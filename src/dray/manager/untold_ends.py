@@ -14,15 +14,11 @@ counts of one, nothing is counted.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Container
 
+from dray.delivery.incoming import StreamKey
 from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, END_STREAMS_SHARE, ENDS_TOLD_EVERY_S
 from dray.wire.peer_frames import EndCount
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from dray.delivery.incoming import StreamKey
 
 
 class UntoldEnds:

@@ -16,15 +16,12 @@ what has become of its queue.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from dray.errors import DrayError, StorePoisoned
+from dray.manager.context import Context
 from dray.manager.notices import NoticeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from dray.manager.context import Context
 
 
 class Work(NamedTuple):

@@ -6,22 +6,18 @@ and no body. It is never acknowledged, journaled or dead-lettered itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from dray.errors import DrayError
 from dray.manager.change.names import resolve_queue
+from dray.manager.context import Context
+from dray.manager.entries import Wish
 from dray.manager.notices import NoticeKind
+from dray.manager.queue import StoredQueue
 from dray.model.classes import Acknowledge, MessageClass, QueueKind
 from dray.model.message import Message
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dray.manager.context import Context
-    from dray.manager.entries import Wish
-    from dray.manager.queue import StoredQueue
-    from dray.store.heap.heap import Extent
 
 _NEGATIVE = 0x8000
 _OF_RECEIVE = 0x4000

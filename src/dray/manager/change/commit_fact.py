@@ -16,13 +16,12 @@ that such a fact does not have is not built:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreFull
 from dray.manager.change.acknowledgments import addressed, place
 from dray.manager.change.departures import RECEIVED, Departures, entries_at, may_follow
 from dray.manager.change.express import admit_express
+from dray.manager.context import Context
 from dray.manager.entries import (
     Staged,
     extent_of,
@@ -39,9 +38,6 @@ from dray.manager.notices import NoticeKind
 from dray.manager.queue import DEAD_LETTERS, StoredQueue, part_seen, watch_arrivals
 from dray.model.classes import Part, QueueKind
 from dray.wire.message_frames import MARK_SINGLE
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
 
 
 class CommitFact:

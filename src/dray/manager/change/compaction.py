@@ -18,19 +18,17 @@ step: a large message leaves hundreds behind in one turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import crc32c
 
 from dray.errors import StoreCorrupt, StoreFull
+from dray.manager.context import Context
 from dray.manager.entries import lookup_id_of, pack_place, place_in
 from dray.manager.facts import Relocated, pack_lookups
 from dray.manager.queue import IN_JOURNAL_QUOTA, INTERNAL, StoredQueue
 from dray.model.classes import QueueKind
 from dray.store.kinds import Kind, kind_of
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
 
 QUIET_S: Final = 0.5
 """How long nothing may have happened before a step is taken."""

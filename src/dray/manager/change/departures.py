@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull
 from dray.large.split import label_of_whole
 from dray.manager.change.acknowledgments import wanted_by
 from dray.manager.change.ends import KEPT_THERE, is_kept, is_refusal, note_ends, warn_of_end
 from dray.manager.change.express import lasting
+from dray.manager.context import Context
 from dray.manager.entries import (
     TAIL_BYTES,
     Entry,
@@ -61,6 +62,7 @@ from dray.manager.queue import (
 from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
 from dray.model.ids import ManagerId, join_id
 from dray.store.kinds import Kind, kind_of
+from dray.store.store import Store
 from dray.wire.message_frames import MARK_SINGLE
 from dray.wire.record import (
     COPY_DEAD_LETTER,
@@ -71,10 +73,6 @@ from dray.wire.record import (
     read_header,
     read_properties,
 )
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.store.store import Store
 
 RECEIVED = MessageClass.ACK_RECEIVE
 _KEPT = COPY_DEAD_LETTER | COPY_JOURNAL

@@ -17,21 +17,17 @@ Every case is a row of docs/explanation/negative-ends.md.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, NotTransactional, QueueNotFound, QuotaExceeded
+from dray.manager.context import Context
 from dray.manager.entries import route_of, tail_of
 from dray.manager.notices import NoticeKind
+from dray.manager.queue import StoredQueue
 from dray.model.classes import MessageClass
-from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dray.manager.context import Context
-    from dray.manager.queue import StoredQueue
-    from dray.wire.record import RecordHeader
+from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER, RecordHeader
 
 _NEGATIVE = 0x8000
 _OF_RECEIVE = 0x4000

@@ -13,20 +13,16 @@ destination has: it expires there a little later than here, and the confirmation
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import warn_of_end
 from dray.manager.change.purging import cut_into_portions
+from dray.manager.context import Context
 from dray.manager.entries import expires_us_of, lookup_id_of, unpack
 from dray.manager.queue import DEAD_TRANSACTIONAL, ORDER_QUEUE, StoredQueue, cost_of_leaving
 from dray.model.classes import MessageClass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.manager.context import Context
 
 _AT_ONCE_MAX = 10_000
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER

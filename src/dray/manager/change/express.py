@@ -23,25 +23,20 @@ taken, so that the sequence that its messages are sent in is never forgotten.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import crc32c
 
 from dray.errors import StoreCorrupt
+from dray.manager.context import Context
 from dray.manager.entries import TAIL_BYTES, at_place, place_of
 from dray.manager.facts import PositionsReserved
+from dray.manager.queue import StoredQueue
 from dray.model.classes import Part
 from dray.model.limits import EXPRESS_POSITIONS_RESERVED
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap.heap import file_name
 from dray.store.kinds import Kind
-from dray.wire.record import FLAG_RECOVERABLE
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.queue import StoredQueue
-    from dray.store.store import Store
-    from dray.wire.record import RecordHeader
+from dray.store.store import Store
+from dray.wire.record import FLAG_RECOVERABLE, RecordHeader
 
 
 def heap_kind_in(queue: StoredQueue, header: RecordHeader, *, in_transaction: bool) -> Kind:

@@ -21,13 +21,14 @@ files, because it is new or a crash ended its first start, writes them all; the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from dray.errors import StoreCorrupt, StoreError
 from dray.large.digests import DIGESTS
 from dray.manager.change.names import journal_of
+from dray.manager.context import Context
 from dray.manager.disk import FollowedFiles, describe_in_file
 from dray.manager.facts import (
     QueueFilesKept,
@@ -45,9 +46,6 @@ from dray.store.lqs import (
     decode,
     encode,
 )
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
 
 LQS_EVENTS: Final = {ADMIN_QUEUE: 2020, NOTIFY_QUEUE: 2051, ORDER_QUEUE: 2052}
 _FIXED: Final = {

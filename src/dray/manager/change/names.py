@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.errors import Misuse, QueueNotFound
+from dray.manager.context import Context
 from dray.manager.events import Peer
 from dray.manager.facts import PositionsReserved, QueueCreated
+from dray.manager.queue import StoredQueue
 from dray.model.classes import QueueKind
 from dray.model.limits import QUEUES_MAX
 from dray.model.names import QueueAddress, parse_queue_address
 from dray.model.queue import QueueOptions
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.queue import StoredQueue
 
 _POSITION_BITS = 32
 

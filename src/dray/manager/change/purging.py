@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dray.errors import MessageNotFound
 from dray.large.join import SequenceKey
 from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import is_refusal
+from dray.manager.context import Context
 from dray.manager.entries import TAIL_BYTES, any_asks_in, lookup_id_of, unpack
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.queue import POSITION_BYTES, StoredQueue, cost_of_leaving
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
+from dray.wire.queue_frames import PurgeQueue
 from dray.wire.record import HEADER_BYTES, read_header
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from dray.manager.context import Context
-    from dray.wire.queue_frames import PurgeQueue
 
 _AT_ONCE_MAX: Final = 10_000
 """Messages of one portion, however large the log is: a tenth of a second."""

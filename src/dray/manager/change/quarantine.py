@@ -11,13 +11,15 @@ next one goes on behind it. Nothing is purged: the bytes stay where they are, fo
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import crc32c
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreCorrupt
 from dray.manager.change.ends import DAMAGED_THERE, note_ends
+from dray.manager.context import Context
 from dray.manager.entries import (
     Entry,
     fields_in,
@@ -29,22 +31,17 @@ from dray.manager.entries import (
     unpack,
     with_expiry,
 )
+from dray.manager.events import Body
 from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
 from dray.manager.notices import NoticeKind
+from dray.manager.queue import Records, StoredQueue
+from dray.manager.state import State
 from dray.model.classes import MessageClass, Part, QueueKind
 from dray.model.limits import DAMAGED_NAMED_MAX
 from dray.model.queue import QueueOptions
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap.heap import Extent, file_name
 from dray.wire.record import COPY_DEAD_LETTER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from dray.manager.context import Context
-    from dray.manager.events import Body
-    from dray.manager.queue import Records, StoredQueue
-    from dray.manager.state import State
 
 QUARANTINE: Final = 8
 QUARANTINE_NAME: Final = "system$;quarantine"

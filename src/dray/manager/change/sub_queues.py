@@ -15,21 +15,17 @@ of that name ever had, for they begin at its number, which rises, times 2^32.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dray.errors import Misuse
-from dray.manager.facts import QueueDeleted
+from dray.manager.context import Context
+from dray.manager.facts import Prepared, QueueDeleted
+from dray.manager.queue import StoredQueue
+from dray.manager.session import Session
+from dray.model.callers import Caller
 from dray.model.classes import QueueKind
 from dray.model.limits import QUEUES_MAX, QUEUES_SHARE, UNUSED_OUTGOING_MAX
 from dray.model.queue import QueueOptions
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.facts import Prepared
-    from dray.manager.queue import StoredQueue
-    from dray.manager.session import Session
-    from dray.model.callers import Caller
-
 
 GO_UNUSED: Final = frozenset({QueueKind.SUB, QueueKind.OUTGOING})
 AS_MADE: Final = QueueOptions(transactional=True)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from dray.manager.entries import ENTRY_BYTES, ORDINAL_BITS, ORDINAL_MAX, fields_in, runs_in
+from dray.manager.events import Body
+from dray.manager.queue import Records
 from dray.model.limits import KIB
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, kind_of
 from dray.wire.message_frames import Envelope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dray.manager.events import Body
-    from dray.manager.queue import Records
-    from dray.store.heap.heap import Extent
 
 _READ_AT_ONCE_BYTES = 64 * KIB
 """Shorter runs are read while the turn lasts; longer ones go from the heap file to the socket."""

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, groupby, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from crc32c import crc32c as checksum
 
 from dray.errors import ProtocolError, StoreFull
 from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind
+from dray.store.store import Store
+from dray.wire.peer_frames import Data
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
-
-if TYPE_CHECKING:
-    from dray.store.store import Store
-    from dray.wire.peer_frames import Data
 
 _extent_of: Callable[[tuple[int, int, int]], Extent] = partial(tuple.__new__, Extent)
 """Without a call of a Python function for each record."""

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.manager.facts import Fact, QueueCreated, QueueDeleted, QueueOptionsSet, QuotaSet
-from dray.manager.notices import NoticeKind
+from dray.manager.notices import NoticeKind, Notices
+from dray.manager.queue import QueueTable, StoredQueue
 from dray.model.classes import QueueKind
-from dray.store.lqs import FOLDER, Description, file_name
-
-if TYPE_CHECKING:
-    from dray.manager.notices import Notices
-    from dray.manager.queue import QueueTable, StoredQueue
-    from dray.store.lqs import QueueFiles
+from dray.store.lqs import FOLDER, Description, QueueFiles, file_name
 
 
 def path_in_file(queue: StoredQueue) -> str:

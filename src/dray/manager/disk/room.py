@@ -15,14 +15,11 @@ One fact, and one turn, says only so much that a group of the log holds it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.errors import StoreFull
 from dray.manager.entries import TAIL_BYTES
-
-if TYPE_CHECKING:
-    from dray.store.store import Store
-
+from dray.store.store import Store
 
 _PORTIONS = 4
 """A group has room for what waits, a portion, and what else its turn may have to say."""

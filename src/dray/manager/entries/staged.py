@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from dray.delivery.ahead import PiecesAhead
+from dray.large.join import PartSeen
 from dray.model.classes import Part
+from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.wire.message_frames import MARK_FIRST, MARK_LARGE, MARK_LAST
-
-if TYPE_CHECKING:
-    from dray.large.join import PartSeen
-    from dray.store.heap.heap import Extent
 
 _BEGINNINGS = (Part.PLAIN, Part.HEADER)
 """The parts that begin a message."""

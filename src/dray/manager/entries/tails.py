@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
 
 from dray.manager.entries.layout import (
     CLASS,
@@ -31,14 +30,11 @@ from dray.manager.entries.layout import (
     TAIL_BYTES,
     THREE_BITS,
 )
-from dray.manager.entries.staged import group_places
+from dray.manager.entries.staged import GroupPlace, Staged, group_places
 from dray.model.classes import Part
 from dray.store.heap.heap import Extent
 from dray.wire.message_frames import FOLLOWING_MAX, MARK_FIRST, MARK_LARGE, MARK_LAST
 from dray.wire.record import COPY_DEAD_LETTER
-
-if TYPE_CHECKING:
-    from dray.manager.entries.staged import GroupPlace, Staged
 
 _PLACE = struct.Struct("<III")
 _ROUTE = struct.Struct("<I")

@@ -6,10 +6,11 @@ before those that the fact names.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dray.manager.change import KEPT_THERE, Departures, admit_express, bury
+from dray.manager.context import Context
 from dray.manager.disk import Span, place_all
 from dray.manager.entries import TAIL_BYTES, Staged, is_express, pack_tail, with_class
 from dray.manager.facts import Accepted
@@ -21,11 +22,6 @@ from dray.model.limits import HOPS_MAX
 from dray.store.heap.heap import Extent
 from dray.wire.message_frames import MARK_LAST, MARK_SINGLE, Envelope
 from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from dray.manager.context import Context
 
 
 def admit_new(context: Context, queue: StoredQueue, arrival: Arrival) -> None:

@@ -18,15 +18,18 @@ with their records. So nothing rests on a piece being kept, and pieces may be gi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from crc32c import crc32c as checksum
 
 from dray.errors import ProtocolError, StoreFull
+from dray.manager.context import Context
 from dray.manager.entries import ORDINAL_MAX
 from dray.manager.incoming.admission import admit_new
 from dray.manager.incoming.arrival import Arrival, Placed
+from dray.manager.queue import StoredQueue
+from dray.manager.session import Session
 from dray.model.classes import Part
 from dray.model.limits import (
     AHEAD_AGE_S_MAX,
@@ -35,17 +38,10 @@ from dray.model.limits import (
     AHEAD_PIECES_MAX,
     AHEAD_SHARE,
 )
-from dray.wire.message_frames import MARK_SINGLE
-from dray.wire.peer_frames import Ahead, AheadDropped, AheadKept
+from dray.store.heap.heap import Extent
+from dray.wire.message_frames import MARK_SINGLE, Envelope
+from dray.wire.peer_frames import Ahead, AheadDropped, AheadKept, Data
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.queue import StoredQueue
-    from dray.manager.session import Session
-    from dray.store.heap.heap import Extent
-    from dray.wire.message_frames import Envelope
-    from dray.wire.peer_frames import Data
 
 PieceKey = tuple[int, int, int]
 """Stream, transaction at its source, ordinal in it."""

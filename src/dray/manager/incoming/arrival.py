@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.manager.change import heap_kind_in
 from dray.manager.disk import Span
 from dray.manager.queue import ArrivalRoute, StoredQueue
 from dray.model.classes import MessageClass
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind
 from dray.wire.message_frames import MARK_SINGLE
 from dray.wire.peer_frames import Data
 from dray.wire.record import RecordHeader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from dray.store.heap.heap import Extent
 
 Judged = tuple[int, int, MessageClass | None]
 """A message by its place in the frame, where its record begins, and why it may not enter."""

@@ -8,8 +8,6 @@ durations, and the number of managers that have forwarded it is bounded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.delivery.incoming import StreamKey
 from dray.errors import (
     AccessDenied,
@@ -20,6 +18,7 @@ from dray.errors import (
     StoreFull,
 )
 from dray.manager.change import begin_use_of_queue, resolve_queue
+from dray.manager.context import Context
 from dray.manager.disk import check_records
 from dray.manager.facts import Accepted
 from dray.manager.incoming.admission import admit_new
@@ -36,6 +35,7 @@ from dray.manager.peers import (
     tell_of_own_loss,
     tell_source,
 )
+from dray.manager.queue import StoredQueue
 from dray.manager.rights import (
     Rights,
     may_deliver,
@@ -43,15 +43,11 @@ from dray.manager.rights import (
     note_refusal,
     require_delivery,
 )
+from dray.manager.session import Session
 from dray.model.classes import QueueKind
 from dray.model.limits import STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.peer_frames import Data, OpenStream, Passed, StreamRefused, StreamState
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.queue import StoredQueue
-    from dray.manager.session import Session
 
 NOT_OPEN = "stream-not-open"
 """Why data is refused that comes on a connection that did not open the stream, or not last."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.delivery.incoming import Position, StreamKey
+from dray.manager.context import Context
 from dray.manager.events import CloseSession
 from dray.manager.facts import StreamEnded
+from dray.manager.incoming.ahead import KeptAhead
 from dray.manager.peers import Holes, Sources, Strangers, give_up_holes_of
+from dray.manager.rights import Rights
+from dray.manager.session import Session
 from dray.model.limits import ENDS_REMEMBERED_MAX
 from dray.wire.peer_frames import EndStream, EndStreamAcked
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.incoming.ahead import KeptAhead
-    from dray.manager.rights import Rights
-    from dray.manager.session import Session
 
 
 def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream come first

@@ -6,16 +6,12 @@ same origin, or by the word of its source (`Data.truncated`, `Passed`, `EndStrea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.errors import ProtocolError
+from dray.manager.context import Context
+from dray.manager.incoming.arrival import Arrival, Judged
 from dray.manager.queue import ArrivalRoute, StoredQueue
 from dray.wire.message_frames import MARK_FIRST, MARK_LAST
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.incoming.arrival import Arrival, Judged
-    from dray.wire.peer_frames import Data
+from dray.wire.peer_frames import Data
 
 
 def check_ends(head: Data) -> None:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dray.manager.incoming import ahead, arrivals, end_of_stream
+from dray.manager.peers import Holes, Sources, Strangers
+from dray.manager.session import Session
 from dray.wire import peer_frames
 from dray.wire.head import Head
-
-if TYPE_CHECKING:
-    from dray.manager.peers import Holes, Sources, Strangers
-    from dray.manager.session import Session
 
 STREAM_FRAMES_WITHOUT_BODY: frozenset[type[Head]] = frozenset(
     {peer_frames.OpenStream, peer_frames.Passed, peer_frames.EndStream, peer_frames.AheadDropped}

@@ -8,7 +8,7 @@ by another caller, and nothing of it counts until a person accepts it. A manager
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dray.delivery.events import StreamCondition
 from dray.errors import Misuse
@@ -17,14 +17,11 @@ from dray.manager.facts import SourceBound
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
 from dray.manager.rights import Rights, note_refusal
+from dray.manager.session import Session
 from dray.model.callers import ANYONE, NOBODY, OWNER
 from dray.model.limits import SOURCES_OF_CALLER_MAX
 from dray.model.queue import PeerInfo
-from dray.wire.peer_frames import OpenStream, StreamRefused
-
-if TYPE_CHECKING:
-    from dray.manager.session import Session
-    from dray.wire.peer_frames import EndStream
+from dray.wire.peer_frames import EndStream, OpenStream, StreamRefused
 
 _SAYS_NOTHING: Final = frozenset({ANYONE, NOBODY, OWNER.name})
 

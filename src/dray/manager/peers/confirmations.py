@@ -11,7 +11,7 @@ there, unless its sender did not want it. A manager that forwards does the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -26,6 +26,7 @@ from dray.manager.change import (
     refusal_sentence,
     warn_of_end,
 )
+from dray.manager.context import Context
 from dray.manager.entries import Wish, entries_numbered, lookup_id_of, number_of, route_of, tail_of
 from dray.manager.facts import Confirmation, ConfirmationsTaken
 from dray.manager.peers import possession
@@ -39,6 +40,7 @@ from dray.manager.queue import (
     ArrivalRoute,
     StoredQueue,
 )
+from dray.manager.session import Session
 from dray.model.classes import MessageClass
 from dray.model.limits import (
     CONFIRMATIONS_AHEAD_MAX,
@@ -48,12 +50,6 @@ from dray.model.limits import (
     LINK_WINDOW_MESSAGES,
 )
 from dray.wire.peer_frames import Confirmations, ConfirmationsAcked, Confirmed, EndCount, EndCounts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from dray.manager.context import Context
-    from dray.manager.session import Session
 
 _HEARD_AT_ONCE = 1_024
 """Confirmations in one fact; each may bring a message of the manager's own and move another."""

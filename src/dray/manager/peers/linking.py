@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import TYPE_CHECKING
 
 from dray.delivery.backoff import Backoff
+from dray.delivery.keys import ConnectionKey
 from dray.delivery.lineage import Past
-from dray.manager.context import MICROSECONDS
+from dray.manager.context import MICROSECONDS, Context
+from dray.manager.events import Peer
 from dray.manager.facts import EndForgotten
 from dray.manager.notices import NoticeKind
+from dray.manager.queue import StoredQueue
 from dray.model.limits import END_AGE_S_MAX, LINK_CHANGES_KEPT
 from dray.model.queue import DeliveryInfo, LinkChange
-
-if TYPE_CHECKING:
-    from dray.delivery.keys import ConnectionKey
-    from dray.manager.context import Context
-    from dray.manager.events import Peer
-    from dray.manager.queue import StoredQueue
 
 
 class LinkState(enum.StrEnum):

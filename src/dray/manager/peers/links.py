@@ -14,7 +14,7 @@ on it; this module finds the queues, the records and the facts, and decides when
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from dray.delivery.events import (
     Diverged,
@@ -60,12 +60,17 @@ from dray.manager.peers.linking import (
     refused_for_a_copy,
 )
 from dray.manager.peers.peer_links import PeerLinks
+from dray.manager.peers.peers import Strangers
 from dray.manager.peers.repairs import answer
 from dray.manager.peers.transmission import data, passed
+from dray.manager.queue import StoredQueue
+from dray.manager.relay import Relay
 from dray.manager.transactions import answered_ahead, forget_ahead, take
+from dray.manager.works import Works
 from dray.model.classes import MessageClass
 from dray.model.limits import WELCOME_TIMEOUT_S
-from dray.wire.frames import Failed, Welcome
+from dray.model.queue import DeliveryInfo
+from dray.wire.frames import Failed, Hello, Welcome
 from dray.wire.peer_frames import (
     AheadKept,
     Confirmations,
@@ -79,16 +84,8 @@ from dray.wire.peer_frames import (
     StreamRefused,
     StreamState,
 )
+from dray.wire.stream import Frame
 from dray.wire.transfer_frames import Credit, Post, size_of_post
-
-if TYPE_CHECKING:
-    from dray.manager.peers.peers import Strangers
-    from dray.manager.queue import StoredQueue
-    from dray.manager.relay import Relay
-    from dray.manager.works import Works
-    from dray.model.queue import DeliveryInfo
-    from dray.wire.frames import Hello
-    from dray.wire.stream import Frame
 
 _UNDELIVERABLE = {
     QueueNotFound.code: MessageClass.NACK_BAD_DST_Q,

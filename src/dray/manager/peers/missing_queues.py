@@ -8,15 +8,11 @@ This is the destination's half; the source's half is `Links._refused`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from dray.manager.queue import QueueTable, StoredQueue
+from dray.manager.session import Session
 from dray.model.limits import MISSING_QUEUES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.manager.queue import QueueTable, StoredQueue
-    from dray.manager.session import Session
 
 
 class MissingQueues:

@@ -6,19 +6,14 @@ something to send, and the deadlines of streams stand in a heap (`stream_timers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from dray.manager.events import Dial
+from dray.manager.context import Context
+from dray.manager.events import Dial, Peer
 from dray.manager.peers.linking import LinkState, PeerLink
 from dray.manager.peers.stream_timers import StreamTimers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.manager.context import Context
-    from dray.manager.events import Peer
-    from dray.manager.queue import StoredQueue
-    from dray.manager.relay import Relay
+from dray.manager.queue import StoredQueue
+from dray.manager.relay import Relay
 
 
 class PeerLinks:

@@ -14,9 +14,11 @@ Both ends check identity over time before they lean on a remembered position.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from dray.delivery.incoming import StreamKey
 from dray.delivery.lineage import INCARNATIONS_KEPT, lineage_of
 from dray.errors import Misuse, ProtocolError, StoreFull, in_one_line
 from dray.manager.change import (
@@ -27,6 +29,7 @@ from dray.manager.change import (
     note_ends,
     warn_of_end,
 )
+from dray.manager.context import Context
 from dray.manager.entries import extent_of, lookup_id_of, route_of, tail_of, with_class, with_expiry
 from dray.manager.events import Peer
 from dray.manager.facts import (
@@ -39,28 +42,19 @@ from dray.manager.facts import (
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
 from dray.manager.peers.bound_callers import BoundCallers
-from dray.manager.peers.linking import address_of
+from dray.manager.peers.linking import PeerLink, address_of
 from dray.manager.queue import DEAD_TRANSACTIONAL, StoredQueue
+from dray.manager.rights import Rights
+from dray.manager.session import Session
+from dray.manager.works import Works
 from dray.model.classes import MessageClass
+from dray.model.ids import Incarnation
 from dray.model.limits import MANAGER_ID_CHARACTERS
 from dray.model.names import parse_manager_address, parse_queue_address
 from dray.model.queue import PeerInfo
-from dray.wire.frames import Done
-from dray.wire.peer_frames import StreamRefused
+from dray.wire.frames import Done, Hello, Welcome
+from dray.wire.peer_frames import OpenStream, StreamRefused
 from dray.wire.queue_frames import AcceptPeer, ForgetPeer, ListPeers, PeerList, ResolveOutgoing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from dray.delivery.incoming import StreamKey
-    from dray.manager.context import Context
-    from dray.manager.peers.linking import PeerLink
-    from dray.manager.rights import Rights
-    from dray.manager.session import Session
-    from dray.manager.works import Works
-    from dray.model.ids import Incarnation
-    from dray.wire.frames import Hello, Welcome
-    from dray.wire.peer_frames import OpenStream
 
 KNOWN: Final = "known"
 NEED_VALIDATION: Final = "need-validation"

@@ -11,23 +11,17 @@ itself: it cannot speak of the caller's other streams.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from dray.delivery.keys import id_of
+from dray.delivery.keys import ConnectionKey, ManagerKey, id_of
 from dray.errors import ProtocolError
+from dray.manager.context import Context
 from dray.manager.events import CloseSession
 from dray.manager.notices import NoticeKind
+from dray.manager.rights import Rights
+from dray.manager.session import Session
 from dray.wire.frames import Hello, Welcome
-from dray.wire.peer_frames import EndStream, OpenStream
-
-if TYPE_CHECKING:
-    from dray.delivery.keys import ConnectionKey, ManagerKey
-    from dray.manager.context import Context
-    from dray.manager.rights import Rights
-    from dray.manager.session import Session
-    from dray.wire.peer_frames import ConfirmationsAcked, RepairAnswer
+from dray.wire.peer_frames import ConfirmationsAcked, EndStream, OpenStream, RepairAnswer
 
 _WELCOME = b"welcome"
 

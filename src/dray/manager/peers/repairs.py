@@ -18,27 +18,23 @@ who knows the sequence id of another queue's message gets nothing by it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import InvalidQueueName, QuotaExceeded
-from dray.large.join import SequenceKey
+from dray.large.join import Assembly, Missing, SequenceKey
 from dray.manager.change import CommitFact, entries_at, forget_parts, known_queue, record_of
+from dray.manager.context import Context
 from dray.manager.entries import as_group, tail_of, unpack
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
+from dray.manager.peers.confirmations import Sources
 from dray.manager.queue import DEAD_TRANSACTIONAL, StoredQueue, part_seen
+from dray.manager.session import Session
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import FRAGMENTS_MAX, HOLES_NAMED_MAX, REPAIRS_MAX, REPAIRS_SHARE
 from dray.wire.peer_frames import RepairAnswer, RepairWanted
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
-
-if TYPE_CHECKING:
-    from dray.large.join import Assembly, Missing
-    from dray.manager.context import Context
-    from dray.manager.peers.confirmations import Sources
-    from dray.manager.session import Session
-
 
 _NOT_KEPT = "its sender did not ask for that (use_dead_letter_queue), so there is no copy of it"
 _GONE = "its source was asked and no longer has a copy"

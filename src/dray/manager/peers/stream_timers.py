@@ -6,12 +6,9 @@ An entry of the heap whose stream has another deadline by now is dropped when it
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.manager.queue import QueueTable, StoredQueue
+from dray.manager.queue import QueueTable, StoredQueue
 
 
 class StreamTimers:

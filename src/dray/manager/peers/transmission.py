@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from dray.delivery.events import PassOver, Transmit
 from dray.manager.change import only_intact, record_of
-from dray.manager.context import MICROSECONDS
+from dray.manager.context import MICROSECONDS, Context
 from dray.manager.disk import stream_bodies_in, stream_envelopes_in
 from dray.manager.entries import entries_in, lookup_id_of, positions_in, unpack
+from dray.manager.events import Body
 from dray.manager.queue import StoredQueue, is_sent_ahead, taken_from_ahead
 from dray.wire.peer_frames import Data, Going, Passed, TruncatedTransaction
-
-if TYPE_CHECKING:
-    from dray.delivery.events import PassOver, Transmit
-    from dray.manager.context import Context
-    from dray.manager.events import Body
 
 
 def data(

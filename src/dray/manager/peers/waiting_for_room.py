@@ -17,17 +17,14 @@ Nobody tells a manager that another program deleted files on the disk, so it loo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
+from dray.manager.disk import RoomLeft
 from dray.manager.queue import Account, StoredQueue
+from dray.manager.session import Session
+from dray.manager.state import State
 from dray.model.limits import ROOM_LOOK_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.manager.disk import RoomLeft
-    from dray.manager.session import Session
-    from dray.manager.state import State
 
 _QUOTA_SHARE: Final = 8
 

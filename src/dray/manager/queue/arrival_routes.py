@@ -16,17 +16,14 @@ message has neither come nor been given up. All others there is no more of.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from dray.errors import Misuse
 from dray.machine import Step
+from dray.manager.facts import Accepted
 from dray.model.limits import ARRIVAL_ROUTES_MAX, ARRIVAL_ROUTES_SHARE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from dray.manager.facts import Accepted
 
 
 class ArrivalRoute(NamedTuple):

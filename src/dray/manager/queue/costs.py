@@ -7,7 +7,8 @@ bytes where a source is to be told of it with label and administration queue.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection
+from typing import Final
 
 from dray.manager.entries import (
     KEY_BYTES,
@@ -18,14 +19,9 @@ from dray.manager.entries import (
     place_in,
     route_of,
 )
-from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, read_header
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from dray.manager.queue.part_records import Records
-    from dray.manager.queue.queues import StoredQueue
-    from dray.wire.record import RecordHeader
+from dray.manager.queue.part_records import Records
+from dray.manager.queue.queues import StoredQueue
+from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, RecordHeader, read_header
 
 POSITION_BYTES: Final = 8
 KEPT_BYTES: Final = 2 * TAIL_BYTES + 80

@@ -16,20 +16,17 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.manager.entries import lookup_id_of, number_of, place_in
-from dray.manager.session import IdKind
+from dray.manager.queue.queue_index import QueueIndex
+from dray.manager.queue.queues import StoredQueue
+from dray.manager.session import IdKind, Waiter
 from dray.model.ids import split_id
 from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
+from dray.store.store import Store
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
 from dray.wire.selections import SelectByCorrelation, SelectById
-
-if TYPE_CHECKING:
-    from dray.manager.queue.queue_index import QueueIndex
-    from dray.manager.queue.queues import StoredQueue
-    from dray.manager.session import Waiter
-    from dray.store.store import Store
 
 _MOST_RECORDS_BYTES = 512
 """Header and properties of most records, in one read."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dray.errors import ProtocolError, StoreCorrupt
-from dray.large.join import PartSeen, SequenceKey
+from dray.large.join import LargeParts, PartSeen, SequenceKey
 from dray.manager.entries import Entry, unpack
+from dray.manager.queue.arrival_routes import ArrivalRoutes
+from dray.manager.queue.queues import StoredQueue
 from dray.model.classes import Part
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
-from dray.store.heap.heap import file_name
+from dray.store.heap.heap import Extent, file_name
 from dray.wire.message_frames import MARK_LAST
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
-
-if TYPE_CHECKING:
-    from dray.large.join import LargeParts
-    from dray.manager.queue.arrival_routes import ArrivalRoutes
-    from dray.manager.queue.queues import StoredQueue
-    from dray.store.heap.heap import Extent
 
 
 class Records(Protocol):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from dray.delivery.outgoing import OutgoingStream
 from dray.errors import QueueExists, QueueNotFound
 from dray.large.join import LargeParts
 from dray.manager.entries import (
@@ -21,6 +22,7 @@ from dray.manager.entries import (
     positions_in,
     unpack,
 )
+from dray.manager.events import Peer
 from dray.manager.queue.accounts import account_of
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
@@ -29,10 +31,6 @@ from dray.model.classes import Part, QueueKind
 from dray.model.limits import AHEAD_WEIGHT_BYTES, LISTED_QUEUES_MAX
 from dray.model.names import queue_key
 from dray.model.queue import QueueInfo, QueueOptions
-
-if TYPE_CHECKING:
-    from dray.delivery.outgoing import OutgoingStream
-    from dray.manager.events import Peer
 
 
 class Route(NamedTuple):

@@ -12,18 +12,15 @@ On one route only the last position matters: before it everything of that origin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from dray.machine import Step
 from dray.manager.entries import lookup_id_of, marks_of, route_of, tail_of
+from dray.manager.facts import Accepted
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.model.limits import TRUNCATED_MAX
 from dray.wire.message_frames import MARK_FIRST, MARK_LAST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dray.manager.facts import Accepted
 
 
 class TruncatedTransactions:

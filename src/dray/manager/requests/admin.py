@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,12 +32,15 @@ from dray.manager.change import (
     resolve_queue,
     seen_from_here,
 )
+from dray.manager.context import Context
 from dray.manager.entries import copies_of, lookup_id_of
 from dray.manager.facts import BatchStaged, QueueDeleted, QueuePaused, QuotaSet
+from dray.manager.incoming import ArrivingStreams
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import Links, greet_manager, welcome_with_proof
 from dray.manager.queue import Account, StoredQueue
 from dray.manager.rights import Rights, act_for, allowed, check_hello, may_see, owns, take_token
+from dray.manager.session import Session
 from dray.manager.transactions import (
     Transactions,
     abort,
@@ -57,13 +60,6 @@ from dray.model.limits import (
 from dray.model.names import QueueAddress, check_new_queue_name
 from dray.model.queue import DeliveryInfo, ManagerInfo, QueueInfo, QueueOptions
 from dray.wire import frames, message_frames, queue_frames
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from dray.manager.context import Context
-    from dray.manager.incoming import ArrivingStreams
-    from dray.manager.session import Session
 
 _STATUS_QUEUE_LABEL = "status messages of large messages"
 _TOO_MANY_ENDS = (

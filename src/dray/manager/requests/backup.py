@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import crc32c
 
 from dray.errors import DrayError, Misuse, StorePoisoned
 from dray.manager.change import QUARANTINE
+from dray.manager.context import Context
 from dray.manager.entries import claims_in, entries_in, place_in, place_of, split_tails
 from dray.manager.events import Body
+from dray.manager.queue import Records
+from dray.manager.session import Session
 from dray.manager.state import State, take_snapshots
 from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
 from dray.store.heap.heap import Extent
@@ -29,13 +33,6 @@ from dray.store.heap.heap_file import missing_file
 from dray.store.kinds import KIND_AT, Kind
 from dray.wire.archive import pack_runs
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from dray.manager.context import Context
-    from dray.manager.queue import Records
-    from dray.manager.session import Session
 
 _PLACE: Final = struct.Struct(">III")
 """Offset, length, CRC32C: packed so that they sort, and take 12 bytes each."""

@@ -9,22 +9,25 @@ bytes are damaged is put aside, and the message has a hole from then on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import crc32c
 
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, TransactionUsage
-from dray.large.join import PartSeen, SequenceKey
+from dray.large.join import Assembly, PartSeen, SequenceKey
 from dray.manager.change import set_aside
+from dray.manager.context import Context
 from dray.manager.disk import bodies_in, envelopes_in, records_of_answer
 from dray.manager.entries import Entry, lengths_in, lookup_id_of, part_of, place_in, unpack
 from dray.manager.events import Into
 from dray.manager.peers import Holes, may_be_filled
+from dray.manager.queue import StoredQueue
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
-from dray.manager.requests.statuses import statuses_of
-from dray.manager.session import Waiter
+from dray.manager.requests.statuses import Statuses, statuses_of
+from dray.manager.session import Session, Waiter
 from dray.manager.transactions import Transactions, find_or_begin, opened_by, take
+from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
@@ -53,16 +56,6 @@ from dray.wire.large_frames import (
 from dray.wire.message_frames import FOLLOWING_MAX, MARK_LARGE, Envelope
 from dray.wire.record import HEADER_BYTES
 from dray.wire.selections import SelectByCorrelation, SelectBySequence, SelectFirst, told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.large.join import Assembly
-    from dray.manager.context import Context
-    from dray.manager.queue import StoredQueue
-    from dray.manager.requests.statuses import Statuses
-    from dray.manager.session import Session
-    from dray.manager.works import Works
 
 
 class LargeReceives:

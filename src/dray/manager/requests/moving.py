@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.errors import (
     AccessDenied,
     LargeMessageHole,
@@ -13,7 +11,9 @@ from dray.errors import (
     NotTransactional,
     TransactionUsage,
 )
+from dray.large.join import Assembly, SequenceKey
 from dray.manager.change import CommitFact, entries_at, forget_parts, record_of
+from dray.manager.context import Context
 from dray.manager.disk import bodies_in, envelopes_in
 from dray.manager.entries import Entry, group_places, moved_tail, sent_anew, tail_of, unpack
 from dray.manager.facts import LargeMoved, runs_of
@@ -30,7 +30,7 @@ from dray.manager.queue import (
 from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
 from dray.manager.requests.sending import expires_us
 from dray.manager.requests.statuses import take_back
-from dray.manager.session import Waiter
+from dray.manager.session import Session, Waiter
 from dray.manager.transactions import (
     OpenTransaction,
     Transactions,
@@ -56,11 +56,6 @@ from dray.wire.message_frames import (
     TransactionMessages,
 )
 from dray.wire.record import FLAG_TIMED, HEADER_BYTES, read_header
-
-if TYPE_CHECKING:
-    from dray.large.join import Assembly, SequenceKey
-    from dray.manager.context import Context
-    from dray.manager.session import Session
 
 _KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 """Queues of messages that have ended already: what leaves them for another queue is sent anew."""

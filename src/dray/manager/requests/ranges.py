@@ -15,9 +15,10 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, chain, islice, takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.errors import Misuse
+from dray.large.join import Assembly
 from dray.manager.change import refuse_damaged
 from dray.manager.context import Context
 from dray.manager.disk import bodies_in
@@ -54,9 +55,6 @@ from dray.wire.range_frames import (
     ReadRange,
 )
 from dray.wire.record import HEADER_BYTES, read_header
-
-if TYPE_CHECKING:
-    from dray.large.join import Assembly
 
 assert ROW_ORDINAL_BITS == ORDINAL_BITS
 _COUNT_BYTES = 4

@@ -13,19 +13,17 @@ is aborted, and an aborted send never was.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dray.errors import StoreFull
 from dray.manager.change import CommitFact, heap_kind_in
+from dray.manager.context import Context
 from dray.manager.entries import Staged, packed_tails
 from dray.manager.queue import DEAD_LETTERS, DEAD_TRANSACTIONAL, REFUSED_BYTES, StoredQueue
 from dray.model.classes import MessageClass, QueueKind
 from dray.store.kinds import Kind
+from dray.wire.message_frames import Send
 from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.wire.message_frames import Send
 
 FULL = MessageClass.NACK_Q_EXCEED_QUOTA
 

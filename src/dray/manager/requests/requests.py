@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from dray.manager import relay
+from dray.manager.context import Context
+from dray.manager.incoming import ArrivingStreams
 from dray.manager.peers import (
     Holes,
     Links,
@@ -40,6 +42,7 @@ from dray.manager.rights import (
     handle_list_tokens,
     handle_revoke_token,
 )
+from dray.manager.session import Session
 from dray.manager.transactions import (
     BatchAges,
     Transactions,
@@ -70,11 +73,6 @@ from dray.wire import (
     transfer_frames,
 )
 from dray.wire.head import Head
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.incoming import ArrivingStreams
-    from dray.manager.session import Session
 
 Subject = TypeVar("Subject")
 Handler = Callable[["Session", int, Any], None]

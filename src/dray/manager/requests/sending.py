@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import accumulate, groupby, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from crc32c import crc32c as checksum
 
@@ -22,11 +21,12 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.manager.change import arrival_wish, heap_kind_in
-from dray.manager.context import MICROSECONDS
+from dray.manager.context import MICROSECONDS, Context
 from dray.manager.disk import place_batch
 from dray.manager.entries import Staged, Wish
 from dray.manager.queue import StoredQueue, cost_of_sending, seen_in_record
 from dray.manager.requests.refusals import tell_of_full_queue
+from dray.manager.session import Session
 from dray.manager.transactions import (
     OpenTransaction,
     Transactions,
@@ -58,10 +58,6 @@ from dray.wire.record import (
     read_header,
     read_properties,
 )
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.session import Session
 
 
 def handle_send(

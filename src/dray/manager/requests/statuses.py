@@ -14,27 +14,24 @@ it before, the status message is still there and the hole is told again (S0-16, 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import crc32c
 
 from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreFull
+from dray.large.join import Assembly, SequenceKey
 from dray.large.status import Status, read_status, status_message
 from dray.manager.change import CommitFact, set_aside
+from dray.manager.context import Context
 from dray.manager.entries import TAIL_BYTES, Entry, Staged, lookup_id_of, unpack
 from dray.manager.notices import NoticeKind
 from dray.manager.queue import POSITION_BYTES, StoredQueue
 from dray.manager.requests.receiving import hold
 from dray.manager.rights import no_status_queue
 from dray.manager.transactions import OpenTransaction, take
+from dray.manager.works import Works
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import STATUS_BYTES_MAX, STATUSES_SEEN_MAX
 from dray.wire.record import HEADER_BYTES, read_header
-
-if TYPE_CHECKING:
-    from dray.large.join import Assembly, SequenceKey
-    from dray.manager.context import Context
-    from dray.manager.works import Works
 
 _HEAD_BYTES = 1_024
 """More than header and properties of a status message take."""

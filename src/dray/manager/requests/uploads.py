@@ -17,16 +17,17 @@ asks again after a lost answer is told what became of it by the same number: com
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
 
 from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
-from dray.manager.context import MICROSECONDS
+from dray.manager.context import MICROSECONDS, Context
 from dray.manager.disk import Promise, records_of_answer
 from dray.manager.entries import packed_tails, split_tails
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.notices import NoticeKind
 from dray.manager.requests.admin import outcome_of
 from dray.manager.rights import owns
+from dray.manager.session import Session
+from dray.manager.state import Upload
 from dray.manager.transactions import (
     NOTHING_RESERVED,
     OpenTransaction,
@@ -57,11 +58,6 @@ from dray.wire.large_frames import (
     UploadResume,
     UploadState,
 )
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.session import Session
-    from dray.manager.state import Upload
 
 OPEN = "open"
 

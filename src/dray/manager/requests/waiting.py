@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING
 
 from dray.errors import DrayError, StorePoisoned
-from dray.manager.requests.large_messages import large_receive_now
+from dray.manager.queue import Lookup, StoredQueue
+from dray.manager.requests.large_messages import LargeReceives, large_receive_now
 from dray.manager.requests.moving import receive_transaction_now
-from dray.manager.requests.receiving import nothing_came, receive_now, receive_or_wait
+from dray.manager.requests.receiving import Receives, nothing_came, receive_now, receive_or_wait
+from dray.manager.session import IdKind, Session, Waiter
 from dray.wire.message_frames import Receive, ReceiveTransaction
-
-if TYPE_CHECKING:
-    from dray.manager.queue import Lookup, StoredQueue
-    from dray.manager.requests.large_messages import LargeReceives
-    from dray.manager.requests.receiving import Receives
-    from dray.manager.session import IdKind, Session, Waiter
 
 
 class Waiters:

@@ -7,13 +7,15 @@ the act counts once the frame was decided without an error. Refusals count as th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from dray.manager.change import seen_from_here
 from dray.manager.events import ActKind, CallerAct
 from dray.manager.rights.queues import KEPT
+from dray.manager.rights.rights import Rights
+from dray.manager.session import Session
 from dray.model.access_info import ActInfo
 from dray.model.callers import caller_name
 from dray.model.names import parse_queue_address
@@ -29,10 +31,6 @@ from dray.wire import (
     token_frames,
 )
 from dray.wire.head import Head
-
-if TYPE_CHECKING:
-    from dray.manager.rights.rights import Rights
-    from dray.manager.session import Session
 
 Row = Callable[["Rights", "Session", Any], CallerAct | None]
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.errors import DrayError
+from dray.manager.queue import StoredQueue
 from dray.manager.rights.queues import may_deliver, require
+from dray.manager.rights.rights import Rights
+from dray.manager.session import Session
 from dray.model.access import Access, Verb
 from dray.wire.large_frames import LargeReceive
 from dray.wire.message_frames import Receive
-
-if TYPE_CHECKING:
-    from dray.manager.queue import StoredQueue
-    from dray.manager.rights.rights import Rights
-    from dray.manager.session import Session
 
 
 def change_access(rights: Rights, access: Access) -> None:

@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from dray.errors import TransactionSequence
 from dray.manager.rights.queues import manages_all, require_destination
+from dray.manager.rights.rights import Rights
+from dray.manager.session import Session
 from dray.model.ids import EXPRESS_OUTCOME, split_id
 from dray.model.leases import in_one_lease
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
-
-if TYPE_CHECKING:
-    from dray.manager.rights.rights import Rights
-    from dray.manager.session import Session
 
 _SAID, _SAID_AT = struct.Struct("<Q4xH"), 32
 """The number of a record and how it is acknowledged, in its header (`wire/record.py`)."""

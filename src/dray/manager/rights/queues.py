@@ -5,19 +5,15 @@ A queue that a caller may not see does not exist for it: the refusal is the one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.errors import AccessDenied, QueueNotFound, StatusQueueMissing
 from dray.manager.change import seen_from_here
+from dray.manager.queue import StoredQueue
+from dray.manager.rights.rights import Rights
+from dray.manager.session import Session
 from dray.model.access import WHOLE, Verb
+from dray.model.callers import Caller
 from dray.model.classes import QueueKind
 from dray.model.names import STATUS_QUEUE, QueueAddress, parse_queue_address
-
-if TYPE_CHECKING:
-    from dray.manager.queue import StoredQueue
-    from dray.manager.rights.rights import Rights
-    from dray.manager.session import Session
-    from dray.model.callers import Caller
 
 KEPT = frozenset({QueueKind.JOURNAL, QueueKind.SYSTEM})
 """Kinds of queues whose messages are read with the right `keep`."""

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from dray.manager.context import Context
 from dray.manager.facts import NumbersLeased
-from dray.model.access_info import AccessInfo, SessionInfo
+from dray.manager.session import Session
+from dray.model.access import Access
+from dray.model.access_info import AccessInfo, ActInfo, SessionInfo
 from dray.model.leases import Leases
 from dray.model.limits import ACTS_REMEMBERED_MAX, NUMBERS_LEASED, SESSIONS_SHOWN_MAX
 from dray.wire.token_frames import AccessState, DescribeAccess
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.session import Session
-    from dray.model.access import Access
-    from dray.model.access_info import ActInfo
 
 
 class Rights:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from dray.errors import AccessDenied, QueueNotFound, TransactionSequence
 from dray.manager.change import seen_from_here
@@ -27,6 +27,8 @@ from dray.manager.rights.queues import (
     require_status_queue,
     require_whole,
 )
+from dray.manager.rights.rights import Rights
+from dray.manager.session import Session
 from dray.model.access import Verb
 from dray.model.callers import NOBODY
 from dray.model.ids import split_id
@@ -46,11 +48,6 @@ from dray.wire import (
     transfer_frames,
 )
 from dray.wire.head import Head
-
-if TYPE_CHECKING:
-    from dray.manager.rights.rights import Rights
-    from dray.manager.session import Session
-
 
 Row = Callable[["Rights", "Session", Any], None]
 _OfQuery = (

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from dray.errors import AccessDenied, Misuse
+from dray.manager.context import Context
 from dray.manager.events import CallerProven, CloseSession
 from dray.manager.facts import TokenSet
 from dray.manager.rights.changes import change_access
+from dray.manager.rights.rights import Rights
+from dray.manager.session import Session
 from dray.model.callers import NOBODY, Caller, caller_name
 from dray.model.limits import TOKENS_MAX
 from dray.model.tokens import TokenInfo, digest_of_token
 from dray.wire.frames import Done
 from dray.wire.token_frames import CreateToken, ListTokens, RevokeToken, TokenList
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.rights.rights import Rights
-    from dray.manager.session import Session
 
 _DIGEST_BYTES = sha256().digest_size
 _MICROSECONDS = 1_000_000

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from dray.manager.entries import unpack
 from dray.manager.queue import ORDER_QUEUE, QueueTable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dray.wire.peer_frames import StreamRefused, StreamState
+from dray.wire.peer_frames import StreamRefused, StreamState
 
 
 class Awaiting:

@@ -11,7 +11,7 @@ writes the millions of entries, piece by piece.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,13 +24,11 @@ from dray.manager.queue import ArrivalRoute, ArrivalRoutes, IndexBacklog, Stored
 from dray.manager.state.chunked_encoding import array_head, bytes_head, encode
 from dray.manager.state.identity import IdentitySnapshot
 from dray.manager.state.outcomes import BatchOutcome, BatchOutcomes, Outcomes
+from dray.manager.state.state import State
 from dray.manager.state.stream_ends import StreamEnd
 from dray.manager.state.unfinished import Upload
 from dray.store.log.checkpoint import Snapshots
-
-if TYPE_CHECKING:
-    from dray.manager.state.state import State
-    from dray.store.recovery.recovery import History
+from dray.store.recovery.recovery import History
 
 _LENGTH_BYTES = 8
 

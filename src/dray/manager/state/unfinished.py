@@ -11,7 +11,6 @@ the end of its client's connection, keeps what was marked. Made by facts and by 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,9 +23,7 @@ from dray.manager.facts import (
     UploadDropped,
     UploadMarked,
 )
-
-if TYPE_CHECKING:
-    from dray.store.heap.heap import Extent
+from dray.store.heap.heap import Extent
 
 
 class Upload(msgspec.Struct, array_like=True):

@@ -7,7 +7,7 @@ place until the destination has answered: the kernel may read them until then, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from dray.delivery.ahead import (
     AheadEvent,
@@ -22,15 +22,13 @@ from dray.delivery.ahead import (
 )
 from dray.delivery.conversation import ConversationState
 from dray.delivery.events import LinkLost
+from dray.manager.context import Context
 from dray.manager.entries import ORDINAL_MAX, SentAhead, Staged
 from dray.manager.events import LinkSend
+from dray.manager.queue import StoredQueue
+from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.model.classes import Part
 from dray.wire.peer_frames import Ahead, AheadDropped, AheadKept
-
-if TYPE_CHECKING:
-    from dray.manager.context import Context
-    from dray.manager.queue import StoredQueue
-    from dray.manager.transactions.open_transaction import OpenTransaction
 
 
 def staged_ahead(

@@ -14,19 +14,22 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from dray.errors import BatchMismatch, DrayError, TransactionAborted, TransactionUsage
 from dray.manager.change import CommitFact
-from dray.manager.context import MICROSECONDS
+from dray.manager.context import MICROSECONDS, Context
 from dray.manager.entries import TAIL_BYTES, Staged
 from dray.manager.facts import BatchCommitted, BatchStaged
 from dray.manager.notices import NoticeKind
 from dray.manager.queue import cost_of_staged
 from dray.manager.rights import owns
+from dray.manager.session import Session
+from dray.manager.state import BatchOutcome
+from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.prepared import fact_of, passed
 from dray.manager.transactions.reservations import give_up_reservations
-from dray.manager.transactions.transactions import abort, forget
+from dray.manager.transactions.transactions import Transactions, abort, forget
 from dray.model.arguments import no_sense
 from dray.model.ids import split_id
 from dray.model.limits import (
@@ -38,15 +41,6 @@ from dray.model.limits import (
 )
 from dray.wire.batch_frames import BatchIs, CommitBatch, DescribeBatch, DropStaged, StageForBatch
 from dray.wire.frames import Done
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.manager.context import Context
-    from dray.manager.session import Session
-    from dray.manager.state import BatchOutcome
-    from dray.manager.transactions.open_transaction import OpenTransaction
-    from dray.manager.transactions.transactions import Transactions
 
 _STAGED_ID_BYTES = 9
 """Bytes of a fact for the number of a staged transaction."""

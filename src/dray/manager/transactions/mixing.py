@@ -19,18 +19,14 @@ into them, so both kinds can be received from them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from dray.errors import LargeMessageMixing
+from dray.manager.context import Context
+from dray.manager.entries import Staged
+from dray.manager.queue import StoredQueue
+from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.model.classes import QueueKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dray.manager.context import Context
-    from dray.manager.entries import Staged
-    from dray.manager.queue import StoredQueue
-    from dray.manager.transactions.open_transaction import OpenTransaction
 
 _EXEMPT = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 

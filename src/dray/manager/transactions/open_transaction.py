@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.errors import DrayError, Misuse, TransactionAborted
+from dray.large.join import SequenceKey
+from dray.manager.context import Context
+from dray.manager.disk import Promise
+from dray.manager.entries import Staged
+from dray.manager.session import Session
+from dray.model.callers import Caller
+from dray.model.ids import TransactionId
 from dray.model.limits import (
     OPEN_TRANSACTIONS_MAX,
     OPEN_TRANSACTIONS_SHARE,
     TRANSACTION_OPERATIONS_MAX,
 )
-
-if TYPE_CHECKING:
-    from dray.large.join import SequenceKey
-    from dray.manager.context import Context
-    from dray.manager.disk import Promise
-    from dray.manager.entries import Staged
-    from dray.manager.session import Session
-    from dray.model.callers import Caller
-    from dray.model.ids import TransactionId
 
 
 class TransactionShare:

@@ -8,19 +8,22 @@ prepared  abort     (none)     places given up, held entries back in place
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from dray.errors import Misuse, TransactionSequence, TransactionUsage
 from dray.manager.change import arrival_wish, entries_at, record_of
+from dray.manager.context import Context
 from dray.manager.entries import Staged, packed_tails, split_tails, unpack, with_key
 from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_lookups
 from dray.manager.queue import StoredQueue, hold_part, part_seen
 from dray.manager.rights import manages_all, owns
+from dray.manager.session import Session
 from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
 from dray.manager.transactions.transactions import (
+    Transactions,
     abort,
     check_not_aborted,
     commit_open,
@@ -35,13 +38,6 @@ from dray.wire.batch_frames import StageForBatch
 from dray.wire.frames import Done
 from dray.wire.message_frames import ListPrepared, Prepare, PreparedList, SettlePrepared
 from dray.wire.record import WANTS_ACKNOWLEDGMENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dray.manager.context import Context
-    from dray.manager.session import Session
-    from dray.manager.transactions.transactions import Transactions
 
 
 def handle_prepare(

@@ -14,20 +14,16 @@ others find room, too; the rest of its message is checked part by part.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from dray.errors import QuotaExceeded, StoreFull
+from dray.manager.context import Context
 from dray.manager.disk import Promise
 from dray.manager.entries import TAIL_BYTES
+from dray.manager.queue import StoredQueue
+from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.model.arguments import no_sense
 from dray.model.limits import RESERVATION_SHARE, RESERVATION_UNUSED_S
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dray.manager.context import Context
-    from dray.manager.queue import StoredQueue
-    from dray.manager.transactions.open_transaction import OpenTransaction
 
 NOTHING_RESERVED = Promise(0)
 

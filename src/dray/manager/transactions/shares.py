@@ -9,15 +9,10 @@ another share (`prepared.py`), and an upload without a connection in a third (`u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.errors import Misuse
-from dray.manager.transactions.open_transaction import TransactionShare
+from dray.manager.transactions.open_transaction import OpenTransaction, TransactionShare
+from dray.model.callers import Caller
 from dray.model.limits import OPEN_TRANSACTIONS_MAX
-
-if TYPE_CHECKING:
-    from dray.manager.transactions.open_transaction import OpenTransaction
-    from dray.model.callers import Caller
 
 
 class TransactionShares:

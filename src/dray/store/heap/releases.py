@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
+from dray.store.heap.heap import Heap
+from dray.store.heap.heap_file import Extent
 from dray.store.kinds import Kind, kind_of
-
-if TYPE_CHECKING:
-    from dray.store.heap.heap import Heap
-    from dray.store.heap.heap_file import Extent
 
 
 class Releases:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dray.store.limits import (
     LOG_CHECKPOINT_SHARE,
     LOG_RETRY_SHARE,
     STATE_BESIDE_BYTES,
     STATE_PER_FACTS,
 )
-
-if TYPE_CHECKING:
-    from dray.store.log.qmlog import Log
+from dray.store.log.qmlog import Log
 
 
 class CheckpointSchedule:
