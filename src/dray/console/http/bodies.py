@@ -87,7 +87,7 @@ class RequestBody:
         self._interrupted = True
         if self._long is not None:
             self._long.interrupt()
-        elif self._limit is not None:
+        elif self._limit is not None and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     def _room_bytes(self, most: int) -> int:
@@ -104,6 +104,7 @@ class RequestBody:
 
     async def _some(self, room: memoryview) -> int:
         if not self._begun:
+            self._check()
             self._begun = True
             await self._begin()
         if not self._rest:

@@ -12,7 +12,8 @@ it has none, because it was started anew, it reads the fragments back and takes 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 import msgspec
@@ -90,7 +91,8 @@ class HttpUpload:
         self.name = name
         self.lock = asyncio.Lock()
         self.committed = False
-        self._taking: RequestBody | None = None
+        self._body: RequestBody | None = None
+        """The body of the request that has the upload, or that will have it next."""
         self._queue = queue
         self._origin = origin
         self._message = message
@@ -127,25 +129,34 @@ class HttpUpload:
             transaction.let_go()
             await self.attach(link)
 
+    @asynccontextmanager
+    async def sent_by(self, body: RequestBody) -> AsyncIterator[None]:
+        """Have the upload for the request with this body, which `interrupt` ends from now on.
+
+        Raises `HttpRefusal`, 423, if another request has it.
+        """
+        if self._body is not None or self.lock.locked():
+            raise in_use()
+        # Known before the first wait: an interrupt that it misses would wait for a dead client.
+        self._body = body
+        try:
+            async with self.lock:
+                yield
+        finally:
+            self._body = None
+
     def interrupt(self) -> None:
         """End the request that sends bytes of this upload, if there is one."""
-        if self._taking is not None:
-            self._taking.interrupt()
+        if self._body is not None:
+            self._body.interrupt()
 
-    async def take(self, link: Link, body: RequestBody, check: RequestChecksum | None) -> None:
+    async def take(
+        self, link: Link, pieces: AsyncIterable[memoryview], check: RequestChecksum | None
+    ) -> None:
         """Take in the bytes of one request, of an upload that was attached just now.
 
         Raises `HttpRefusal` for a wrong checksum, and for a request that is interrupted.
         """
-        self._taking = body
-        try:
-            await self._taken(link, body, check)
-        finally:
-            self._taking = None
-
-    async def _taken(
-        self, link: Link, pieces: AsyncIterable[memoryview], check: RequestChecksum | None
-    ) -> None:
         transaction = Transaction(link, await link.connection(), self.name.number)
         before = self._digest.copy(), self._split.count, bytes(self._rest)
         try:
@@ -346,6 +357,11 @@ async def drop(link: Link, name: UploadName) -> None:
         await link.ask(UploadDrop(name.sequence_id), Done)
     except (MessageNotFound, TransactionSequence) as error:
         raise gone() from error
+
+
+def in_use() -> HttpRefusal:
+    """The answer to a request for an upload that another request has."""
+    return HttpRefusal(423, "in-use", "another request sends this upload; wait for its end")
 
 
 def gone() -> HttpRefusal:

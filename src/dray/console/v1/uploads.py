@@ -28,6 +28,7 @@ from dray.console.v1.resumable import (
     begun,
     drop,
     gone,
+    in_use,
     progress_of,
     resumed,
 )
@@ -120,9 +121,8 @@ async def patch(call: Call) -> Response:
         if upload is None:
             upload = await resumed(caller.manager.queue, caller.link, name)
             upload = caller.uploads.keep(caller.name, upload)
-        if upload.lock.locked():
-            raise _in_use()
-        async with upload.lock:
+        body = RequestBody(call.request)
+        async with upload.sent_by(body):
             await _attached(call, upload)
             if offset != upload.offset:
                 raise HttpRefusal(
@@ -131,7 +131,7 @@ async def patch(call: Call) -> Response:
                     {"Upload-Offset": str(upload.offset)},
                 )  # fmt: skip
             if not upload.committed:
-                await upload.take(caller.link, RequestBody(call.request), check)
+                await upload.take(caller.link, body, check)
     return nothing(204, _progress(name, upload.offset))
 
 
@@ -157,15 +157,11 @@ async def _alone(upload: HttpUpload) -> AsyncIterator[None]:
         async with asyncio.timeout(SETTLE_S):
             await upload.lock.acquire()
     except TimeoutError as error:
-        raise _in_use() from error
+        raise in_use() from error
     try:
         yield
     finally:
         upload.lock.release()
-
-
-def _in_use() -> HttpRefusal:
-    return HttpRefusal(423, "in-use", "another request sends this upload; wait for its end")
 
 
 async def _attached(call: Call, upload: HttpUpload) -> None:
