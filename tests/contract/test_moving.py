@@ -197,6 +197,14 @@ def test_a_move_is_refused_whole_for_a_hole_a_full_queue_or_one_of_the_system(fa
     assert len(in_queue(manager, "heavy")) == 1
 
 
+@pytest.mark.parametrize("name", ["orders", ".\\private$\\orders"])
+def test_a_move_to_the_same_queue_is_refused_also_where_nothing_is_in_it(face, manager, name):
+    manager.create_queue("orders")
+    with pytest.raises(dray.InvalidArgument, match="target is another queue than source") as raised:
+        manager.move("orders", name)
+    assert raised.value.argument == "target"
+
+
 def test_moved_messages_are_where_they_moved_to_after_a_restart(face, manager, tmp_path):
     id = dead_large(face, manager)
     manager.create_queue("target")

@@ -89,6 +89,16 @@ def test_a_dead_letter_that_cannot_be_sent_keeps_no_other_back(process, manager)
     assert (ids_in(manager, DEAD), ids_in(manager, "plain")) == ([lost], ids)
 
 
+@pytest.mark.parametrize("name", ["plain", ".\\private$\\plain"])
+def test_a_move_to_the_same_queue_is_a_usage_error(process, manager, name):
+    ids = manager.queue("plain").send_many([b"x", b"y"])
+    for source in ("plain", "other"):
+        said = dray("move", source, name.replace("plain", source), url=process.url)
+        assert said.status == 2
+        assert f"FROM and TO are both {source}: name another queue as TO." in said.err
+    assert ids_in(manager, "plain") == ids
+
+
 def test_messages_move_between_any_two_queues(process, manager):
     sent = manager.queue("plain").send_many([b"a", b"b", b"c"])
     told = dray("move", "plain", "plain;poison", sent[1], "--json", url=process.url)

@@ -9,6 +9,7 @@ import click
 from dray.cli.ids import MessageIdText
 from dray.cli.moving import moved
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.model.names import parse_queue_address
 from dray.model.words import counted
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def command(settings: Settings, source: str, target: str, ids: tuple[str, ...]) 
     large message moves whole. Each 1,000 messages move in one transaction, and their bytes stay
     where they are.
     """
+    if parse_queue_address(source) == parse_queue_address(target):
+        raise click.UsageError(f"FROM and TO are both {source}: name another queue as TO.")
 
     def move(manager: Manager, ids: Ids) -> int:
         return manager.move(source, target, ids)

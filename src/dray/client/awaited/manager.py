@@ -242,11 +242,11 @@ class Manager:
 
         A large message moves whole and counts as one; its `id` is its sequence id. The queue
         manager moves up to 1,000 messages in one transaction, and no body passes through this
-        program. `target` may be a queue of another queue manager: the messages are sent there. A
-        message keeps its id. Raises `MessageNotFound`, `QueueNotFound`, `QuotaExceeded`,
-        `LargeMessageHole`; a lost answer raises `InDoubt`, which `outcome` settles.
+        program. `target` may be a queue of another queue manager. A message keeps its id. Raises
+        `InvalidArgument` if `target` is `source`, `MessageNotFound`, `QueueNotFound`,
+        `QuotaExceeded`, `LargeMessageHole`; a lost answer raises `InDoubt`; `outcome` settles it.
         """
-        return await moving.move_messages(self._link, source, str(parse_queue_address(target)), ids)
+        return await moving.move_messages(self._link, source, target, ids)
 
     async def dead_letters(self) -> list[QueuedMessage]:
         """All dead letters without their bodies, a large message as one; `reason` says why."""

@@ -14,6 +14,7 @@ from dray.client.awaited.contents import contents_of
 from dray.client.connections.link import Link, QueueHandle
 from dray.client.connections.lost_answers import move_in_doubt
 from dray.errors import DrayError, InDoubt, MessageNotFound, Misuse
+from dray.model.arguments import no_sense
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import MOVED_AT_ONCE_MAX
 from dray.model.names import DEAD_LETTER_QUEUES, SYSTEM, parse_queue_address
@@ -25,9 +26,11 @@ from dray.wire.message_frames import MoveMessages
 
 async def move_messages(link: Link, source: str, target: str, ids: Iterable[str] | None) -> int:
     """Move the messages of these ids, or all; return their number, a large message as one."""
-    handle = _handle(link, source)
+    handle, goal = _handle(link, source), str(parse_queue_address(target))
+    if goal == handle.name:
+        raise no_sense("target", "another queue than source", target)
     found = await _chosen(handle, ids)
-    return await _move(handle, [each.lookup_id for each in found], target)
+    return await _move(handle, [each.lookup_id for each in found], goal)
 
 
 async def dead_letters_of(link: Link) -> list[QueuedMessage]:
