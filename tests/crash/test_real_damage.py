@@ -119,7 +119,7 @@ def one_by_one(harness: ManagerHarness, session: int, number: int, after: int) -
         try:
             answer, body = harness.ask(session, head)
         except RequestFailed as refused:
-            told = re.search(r"Event 2083: .* position (\d+) .*damaged in [pj]\d+", str(refused))
+            told = re.search(r"event 2083: .* position (\d+) .*damaged in [pj]\d+", str(refused))
             if told is None:
                 return
             if "it was moved" not in str(refused):

@@ -45,6 +45,10 @@ MACHINE_PATH = re.compile(r"(?<![\w.}:/-])/(?:home|root|work|Users|mnt|data\d*)/
 TURNED = re.compile(r"(?:^|(?<=[.!?:;]\s))(?:What|Who|Whose|Whom|Whoever|Whatever|Of)\s")
 UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
 
+# A first word that is written like one of a sentence, and the names that are.
+CAPITAL = re.compile(r"([A-Z][a-z]*)(?![\w.-])")
+NAMES = frozenset({"Java", "Spark"})
+
 ERRORS = frozenset(each.__name__ for each in every_error().values())
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -137,6 +141,21 @@ def bounds_without_reason(path: str, source: str) -> Iterator[str]:
 
 def full_stops(path: str, source: str) -> Iterator[str]:
     """The sentence of an error is put into others, so it ends without a full stop."""
+    for line, text in _sentences_of_errors(source):
+        if _last_words(text).endswith("."):
+            yield f"{path}:{line}: the sentence of an error ends with a full stop"
+
+
+def capitals(path: str, source: str) -> Iterator[str]:
+    """The sentence of an error stands behind its code, so it begins small, unless with a name."""
+    for line, text in _sentences_of_errors(source):
+        first = CAPITAL.match(_first_words(text))
+        if first and first[1] not in NAMES:
+            yield f"{path}:{line}: the sentence of an error begins with a capital: {first[1]}"
+
+
+def _sentences_of_errors(source: str) -> Iterator[tuple[int, ast.expr]]:
+    """Each call of an error: its line, and the text that it is given, also by a variable."""
     for function in nodes(source):
         if not isinstance(function, Function):
             continue
@@ -148,9 +167,7 @@ def full_stops(path: str, source: str) -> Iterator[str]:
         for call in ast.walk(function):
             if isinstance(call, ast.Call) and call.args and _is_error(call.func):
                 text = call.args[0]
-                text = texts.get(text.id, text) if isinstance(text, ast.Name) else text
-                if _last_words(text).endswith("."):
-                    yield f"{path}:{call.lineno}: the sentence of an error ends with a full stop"
+                yield call.lineno, texts.get(text.id, text) if isinstance(text, ast.Name) else text
 
 
 def turned_sentences(path: str, source: str) -> Iterator[str]:
@@ -182,6 +199,12 @@ def _is_error(called: ast.expr) -> bool:
 def _last_words(text: ast.expr) -> str:
     if isinstance(text, ast.JoinedStr):
         return _last_words(text.values[-1])
+    return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""
+
+
+def _first_words(text: ast.expr) -> str:
+    if isinstance(text, ast.JoinedStr):
+        return _first_words(text.values[0])
     return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""
 
 

@@ -43,6 +43,18 @@ SAMPLES = [
         'def f():\n    sentence = "it is gone."\n    return errors.StoreError(sentence)\n',
         'def f():\n    sentence = "it is gone."\n    show(sentence)\n',
     ),
+    (
+        ratchets.capitals,
+        "store/a.py",
+        'def f():\n    raise StoreMoved(f"The store of {data} was moved")\n',
+        'def f():\n    raise StoreMoved(f"the store of {data} was moved")\n',
+    ),
+    (
+        ratchets.capitals,
+        "store/a.py",
+        'def f():\n    sentence = f"Event {number}: it is gone"\n    raise StoreError(sentence)\n',
+        'def f():\n    raise DrayError("Spark\'s checkpoint is gone")\n',
+    ),
     (ratchets.machine_paths, "a.md", "see /" + "home/someone/x", "see /" + "run/dray.sock"),
     (ratchets.machine_paths, "a.md", "cd /" + "root/x", "https://host/" + "root/x"),
     (ratchets.unfinished, "a.py", "# TO" + "DO: later", "# to" + "do lists are messages too"),

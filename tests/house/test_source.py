@@ -58,6 +58,7 @@ def all_errors(root: type) -> Iterator[type]:
         ratchets.clock_and_chance,
         ratchets.bounds_without_reason,
         ratchets.full_stops,
+        ratchets.capitals,
     ],
 )
 def test_source_keeps_the_rule(ratchet):

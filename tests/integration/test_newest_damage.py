@@ -116,7 +116,7 @@ def test_older_files_put_back_within_a_second_of_the_last_commit_are_refused(tmp
             shutil.copy(path, data / "storage")
     refused = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0")
     assert refused.status == 42
-    assert "Event 2079: QMLog" in refused.err
+    assert "event 2079: QMLog" in refused.err
     assert "older than the other files" in refused.err
     assert command("check", "--data", data).status == 42
 
@@ -152,7 +152,8 @@ def test_no_bit_of_what_is_newest_flips_without_a_word(tmp_path, seed, went_thro
     flip(path, at, chance.randrange(8))
     went_through["flipped bits"] += 1
     checked = command("check", "--data", data)
-    refused = "Event 20" in checked.out
+    # Event 2083 names messages, and no start refuses for them.
+    refused = re.search("event 20(?!83)", checked.out)
     if refused:
         assert checked.status == 42
         started_again = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0")

@@ -112,7 +112,7 @@ def test_a_missing_file_of_an_internal_queue_is_refused_by_event_and_can_be_rebu
     line = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0").assert_error(
         "store-corrupt"
     )
-    assert "Event 2020" in line
+    assert "event 2020" in line
     assert ADMIN in line
     said = command("storage", "rebuild", "--data", data).assert_good()
     assert "1 missing files were written anew" in said.out
@@ -126,7 +126,7 @@ def test_checkpoints_that_are_gone_are_refused_by_event_and_can_be_rebuilt(data)
     for name in names:
         (data / "storage" / name).unlink()
     refused = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0")
-    assert f"Event 2064: {' and '.join(names)}" in refused.assert_error("store-corrupt")
+    assert f"event 2064: {' and '.join(names)}" in refused.assert_error("store-corrupt")
     said = command("storage", "rebuild", "--data", data, "--json").assert_good()
     assert said.value["missing"] == list(names)
     with serving(data) as url:
@@ -202,7 +202,7 @@ def test_a_store_that_is_gone_after_a_crash_is_no_place_for_a_new_one(tmp_path):
     (data / "storage").rename(tmp_path / "elsewhere")
     refused = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0")
     assert refused.status == 42
-    assert "Event 2076: QMLog is missing, like every other file" in refused.err
+    assert "event 2076: QMLog is missing, like every other file" in refused.err
     shutil.rmtree(data / "storage")
     (tmp_path / "elsewhere").rename(data / "storage")
     with serving(data) as url:

@@ -96,7 +96,7 @@ def _check_queue_file(
             remedy = "move it away; a start refuses until then"
             report.damage(name, "it is no file", queue=queue.name, remedy=remedy)
         elif event:
-            sentence = f"Event {event}: it is missing, and describes an internal queue"
+            sentence = f"event {event}: it is missing, and describes an internal queue"
             report.damage(name, sentence, queue=queue.name, remedy="dray storage rebuild")
         else:
             report.note(name, "it is missing; a start writes it anew", queue.name)

@@ -77,9 +77,9 @@ def move_store(move: StoreMove, progress: Progress) -> MoveReport:
     except OSError as error:
         sentence = f"{error.filename or move.target}: {error.strerror}"
         if error.errno in NO_ROOM:
-            sentence = f"There is no room for the store at {sentence}; free some space there"
+            sentence = f"there is no room for the store at {sentence}; free some space there"
             raise StoreFull(sentence, file="") from error
-        sentence = f"The store was not moved: {sentence}; mend that and run the same move again"
+        sentence = f"the store was not moved: {sentence}; mend that and run the same move again"
         raise StoreError(sentence) from error
 
 
@@ -90,11 +90,11 @@ def _finished(move: StoreMove, progress: Progress) -> MoveReport | None:
         return None
     if Path(moved.to) != move.target:
         raise StoreError(
-            f"The store of {move.source} was moved before, to {moved.to}; move it from there"
+            f"the store of {move.source} was moved before, to {moved.to}; move it from there"
         )
     if not (move.target / FOLDER_NAME / LOG_NAME).exists():
         raise StoreError(
-            f"The store of {move.source} was moved to {move.target}, but there is none any more;"
+            f"the store of {move.source} was moved to {move.target}, but there is none any more;"
             " bring it back there, or restore a backup; what is left in the old place is kept"
         )
     _end(move, moved.move, progress)
@@ -103,7 +103,7 @@ def _finished(move: StoreMove, progress: Progress) -> MoveReport | None:
 
 def _moved(move: StoreMove, progress: Progress) -> MoveReport:
     if not (move.source / FOLDER_NAME / LOG_NAME).exists():
-        raise StoreError(f"There is no store in {move.source}; name the directory of `dray serve`")
+        raise StoreError(f"there is no store in {move.source}; name the directory of `dray serve`")
     nested = move.source.resolve() in (target := move.target.resolve(), *target.parents)
     if nested or target in move.source.resolve().parents:
         raise StoreError(f"{move.target} and {move.source} overlap; choose another directory")
@@ -164,7 +164,7 @@ def _copy(move: StoreMove, progress: Progress) -> MoveReport:
     free = shutil.disk_usage(move.target).free
     if free < total:
         sentence = (
-            f"The store has {total} bytes and {move.target} has room for {free}; free some space"
+            f"the store has {total} bytes and {move.target} has room for {free}; free some space"
             " there, or choose another"
         )
         raise StoreFull(sentence, file="")
@@ -181,7 +181,7 @@ def _copy(move: StoreMove, progress: Progress) -> MoveReport:
     before, after = take_stock(move.source), take_stock(move.target)
     files = {name: mark for name, mark in before.items() if not mark.folder}
     if files != {name: mark for name, mark in after.items() if not mark.folder}:
-        raise StoreError(f"The files in {move.source} changed while they were copied; try again")
+        raise StoreError(f"the files in {move.source} changed while they were copied; try again")
     return MoveReport(len(names), total, finished=False)
 
 

@@ -248,4 +248,4 @@ def event_of(name: str) -> int:
 
 def refusal(event: int, file: str, why: str) -> StoreCorrupt:
     """The error of a store that must not start."""
-    return StoreCorrupt(f"Event {event}: {file} cannot be used: {why}", event=event, file=file)
+    return StoreCorrupt(f"event {event}: {file} cannot be used: {why}", event=event, file=file)

@@ -166,20 +166,20 @@ def translation(error: OSError, name: str, act: str) -> StoreError:
     """The error of the store for what the operating system says."""
     reason = f"{act} {name}: {error.strerror}"
     if error.errno in NO_ROOM:
-        sentence = f"There is no room to {reason}; free some space there, or raise the limit"
+        sentence = f"there is no room to {reason}; free some space there, or raise the limit"
         return StoreFull(sentence, file=name)
     if error.errno in NO_DESCRIPTORS:
         # Nothing was touched, and descriptors come back.
-        return StoreFull(f"Could not {reason}; raise `ulimit -n`", file=name)
+        return StoreFull(f"could not {reason}; raise `ulimit -n`", file=name)
     if error.errno in NO_ACCESS and act in _LOOKING:
         return no_access(error, name, act)
-    return StorePoisoned(f"Could not {reason}; {LOOK_AT_THE_DISK}", file=name)
+    return StorePoisoned(f"could not {reason}; {LOOK_AT_THE_DISK}", file=name)
 
 
 def no_access(error: OSError, name: str, act: str) -> StoreError:
     """The error for a file or folder that this user may not use; nothing of it was touched."""
     sentence = (
-        f"Could not {act} {name}: {error.strerror}; let the user who runs this read and write it"
+        f"could not {act} {name}: {error.strerror}; let the user who runs this read and write it"
         " (chown, chmod), and start again"
     )
     return StoreError(sentence, file=name)

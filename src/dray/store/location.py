@@ -67,7 +67,7 @@ def refuse_if_moved(data: Path) -> None:
     moved = read_mark(data / MOVED_NAME, Moved)
     if moved is not None:
         raise StoreMoved(
-            f"The store of {data} was moved to {moved.to} ({moved.when}); use that directory, or"
+            f"the store of {data} was moved to {moved.to} ({moved.when}); use that directory, or"
             f" remove {data / MOVED_NAME} to begin a new store here",
             directory=str(data),
             to=moved.to,

@@ -118,7 +118,7 @@ def check_not_emptied(now: Mapping[str, FileMark]) -> None:
     left = [name for name in now if "/" not in name and is_own_name(name) and not now[name].folder]
     if not left:
         raise StoreCorrupt(
-            f"Event {LOG_LOST}: {LOG_NAME} is missing, like every other file of the store that"
+            f"event {LOG_LOST}: {LOG_NAME} is missing, like every other file of the store that"
             f" was here before; bring the folder back, or remove {MANIFEST_NAME} to begin a new"
             " store",
             event=LOG_LOST,

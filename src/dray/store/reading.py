@@ -224,4 +224,4 @@ class HeapReader:
 
 
 def _refused(act: str) -> StoreError:
-    return StoreError(f"This folder is open for reading only, and something wanted to {act}")
+    return StoreError(f"this folder is open for reading only, and something wanted to {act}")

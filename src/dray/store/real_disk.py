@@ -82,7 +82,7 @@ class RealFile:
             os.fdatasync(self._descriptor)
         except OSError as error:
             # For want of room too: what the kernel could not place it may have dropped.
-            sentence = f"Could not sync {self.name}: {error.strerror}; {LOOK_AT_THE_DISK}"
+            sentence = f"could not sync {self.name}: {error.strerror}; {LOOK_AT_THE_DISK}"
             raise StorePoisoned(sentence, file=self.name) from error
 
     def truncate(self, size: int) -> None:

@@ -202,7 +202,7 @@ class Store:
         if not copied and not log.fits(len(ranges)):
             self._check_could_fit(len(ranges))
             raise StoreFull(
-                "The log is full until a checkpoint is written; try again then", file=LOG_NAME
+                "the log is full until a checkpoint is written; try again then", file=LOG_NAME
             )
         self._write_group(ranges, copied=copied)
         return self._captured()
@@ -210,7 +210,7 @@ class Store:
     def _check_could_fit(self, ranges: int) -> None:
         if not self._log.could_fit(ranges):
             sentence = (
-                f"One group of facts is larger than the log of {self._log.capacity} bytes; start"
+                f"one group of facts is larger than the log of {self._log.capacity} bytes; start"
                 " again and do less at once (a new store has a larger log with `log_bytes`)"
             )
             error = StorePoisoned(sentence, file=LOG_NAME)

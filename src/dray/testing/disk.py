@@ -126,7 +126,7 @@ class SimDisk:
         """Lock; a second store on the same disk is refused."""
         self.check_alive()
         if self._locked:
-            raise StoreLocked("The simulated disk is in use", directory="sim", pid="0")
+            raise StoreLocked("the simulated disk is in use", directory="sim", pid="0")
         self._locked = True
 
     def open(self, name: str, *, size: int = 0) -> SimFile:
@@ -276,7 +276,7 @@ class SimDisk:
     def check_alive(self) -> None:
         """Raise if the power failed or the process was killed."""
         if self._dead:
-            raise StorePoisoned("The simulated machine is down")
+            raise StorePoisoned("the simulated machine is down")
 
     def check_readable(self, name: str) -> None:
         """Raise if the file cannot be read."""
@@ -290,9 +290,9 @@ class SimDisk:
         self.check_alive()
         self._write_fault -= 1
         if self._write_fault == 0:
-            return self._rng.randrange(size), StorePoisoned(f"Could not write {name}: EIO")
+            return self._rng.randrange(size), StorePoisoned(f"could not write {name}: EIO")
         if growth > 0 and growth > self.free_bytes():
-            return self._rng.randrange(size), StoreFull(f"There is no room to write {name}")
+            return self._rng.randrange(size), StoreFull(f"there is no room to write {name}")
         return size, None
 
     def admit_sync(self, name: str) -> None:
@@ -301,11 +301,11 @@ class SimDisk:
         self.syncs += 1
         self._sync_fault -= 1
         if self._sync_fault == 0:
-            raise StorePoisoned(f"Could not sync {name}: EIO")
+            raise StorePoisoned(f"could not sync {name}: EIO")
 
     def _admit_growth(self, name: str, growth: int) -> None:
         if growth > 0 and growth > self.free_bytes():
-            raise StoreFull(f"There is no room to open {name}")
+            raise StoreFull(f"there is no room to open {name}")
 
     # ---------------------------------------------------------------------------- recording
 

@@ -36,7 +36,7 @@ class Gate:
             self.waiting.set()
             assert self.open.wait(100), "nobody opened the gate"
         if self.broken:
-            raise StorePoisoned(f"Could not sync {name}: the test broke it.", file=name)
+            raise StorePoisoned(f"could not sync {name}: the test broke it.", file=name)
         self.passed += 1
         time.sleep(self.sync_s)
         self.threads.append(threading.current_thread().name)
@@ -47,9 +47,9 @@ class GatedFile(RealFile):
 
     def write(self, data: ReadableBuffer, offset: int) -> None:
         if self.gate.no_room_for and self.name.startswith(self.gate.no_room_for):
-            raise StoreFull(f"There is no room to write {self.name}: the test took it.")
+            raise StoreFull(f"there is no room to write {self.name}: the test took it.")
         if self.name == self.gate.broken_writes:
-            raise StorePoisoned(f"Could not write {self.name}: the test broke it.", file=self.name)
+            raise StorePoisoned(f"could not write {self.name}: the test broke it.", file=self.name)
         super().write(data, offset)
 
     def sync(self) -> None:

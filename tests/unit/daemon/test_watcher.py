@@ -295,7 +295,7 @@ def test_an_emptied_folder_is_refused_until_it_is_back(data, tmp_path, end):
         unwatched.close()
     (data / "storage" / "QMLog").rename(tmp_path / "QMLog")
     for _ in range(2):
-        with pytest.raises(StoreCorrupt, match=r"Event 2076: QMLog .* manifest\.json") as raised:
+        with pytest.raises(StoreCorrupt, match=r"event 2076: QMLog .* manifest\.json") as raised:
             opened(data)
         assert (raised.value.event, raised.value.file) == (2076, "QMLog")
     (tmp_path / "QMLog").rename(data / "storage" / "QMLog")

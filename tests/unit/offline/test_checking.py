@@ -257,7 +257,7 @@ def test_a_log_that_a_start_would_refuse_is_told_with_its_event(path: Path):
     (path / "storage" / "QMLog").unlink()
     report = check_store(path)
     assert not report.clean
-    assert "Event 2076" in report.findings[-1].what
+    assert "event 2076" in report.findings[-1].what
 
 
 def test_a_state_that_does_not_add_up_is_found(driver: ManagerDriver, path: Path):
@@ -350,8 +350,8 @@ def test_a_store_without_any_message_file_is_one_that_a_start_refuses(path: Path
         file.unlink()
     refusals = [each for each in told(path) if each[2] == "a start refuses"]
     ((_, what, _),) = refusals
-    assert what.startswith("Event 2083: ")
-    with pytest.raises(StoreCorrupt, match="Event 2083"):
+    assert what.startswith("event 2083: ")
+    with pytest.raises(StoreCorrupt, match="event 2083"):
         ManagerDriver(path)
 
 

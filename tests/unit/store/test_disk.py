@@ -203,7 +203,7 @@ def test_the_lock_is_taken_again_in_the_room_that_it_has(tmp_path, monkeypatch):
     real_pwrite = os.pwrite
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", pwrite)
-        with pytest.raises(StoreFull, match="There is no room to write lock"):
+        with pytest.raises(StoreFull, match="there is no room to write lock"):
             disk.lock()
     disk.lock()
     disk.close()
@@ -347,7 +347,7 @@ def test_what_this_user_may_not_use_is_named_and_nothing_failed(
         call(disk)
     assert type(raised.value) is StoreError
     reason = os.strerror(number)
-    assert str(raised.value).startswith(f"Could not {act}: {reason}; let the user who runs this")
+    assert str(raised.value).startswith(f"could not {act}: {reason}; let the user who runs this")
     assert raised.value.file == act.split()[-1]
 
 
@@ -372,7 +372,7 @@ def test_who_only_looks_and_may_not_is_told_so_and_not_of_damage(
 
     monkeypatch.setattr(os, function, refused)
     with pytest.raises(
-        StoreError, match=r"^Could not .*: Permission denied; let the user"
+        StoreError, match=r"^could not .*: Permission denied; let the user"
     ) as raised:
         look(disk)
     assert type(raised.value) is StoreError

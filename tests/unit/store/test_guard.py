@@ -51,7 +51,7 @@ def test_one_failure_is_the_answer_to_everything_after(sim, guarded, failing):
 
 
 def refusing(self, name, *, size=0):
-    raise StoreError(f"Could not open {name}: Permission denied.", file=name)
+    raise StoreError(f"could not open {name}: Permission denied.", file=name)
 
 
 def test_a_file_that_may_not_be_opened_at_a_start_is_told_as_it_is(sim, guarded, monkeypatch):
@@ -69,9 +69,9 @@ def test_a_file_that_may_not_be_opened_while_the_store_serves_ends_it(sim, monke
     file = guarded.open("f", size=10)
     health.serving = True
     monkeypatch.setattr(SimDisk, "open", refusing)
-    with pytest.raises(StorePoisoned, match=r"^Could not open g: Permission denied"):
+    with pytest.raises(StorePoisoned, match=r"^could not open g: Permission denied"):
         guarded.open("g")
-    with pytest.raises(StorePoisoned, match=r"^Could not open g: Permission denied"):
+    with pytest.raises(StorePoisoned, match=r"^could not open g: Permission denied"):
         file.sync()
 
 

@@ -389,7 +389,7 @@ def test_long_payload_that_finds_no_room_half_way_leaves_nothing_behind(
 
     def refused(self, data, offset):
         if offset >= 300:
-            raise StoreFull("There is no room.", file=self.name)
+            raise StoreFull("there is no room.", file=self.name)
         write(self, data, offset)
 
     with monkeypatch.context() as patched:

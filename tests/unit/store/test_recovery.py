@@ -307,7 +307,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused_by_name_and_stays(tmp_path, 
         lambda: small_store(RealDisk(tmp_path)).recover(Ledger().load),
         lambda: survey(ReadOnlyDisk(tmp_path)),
     ):
-        with pytest.raises(StoreCorrupt, match=f"Event {event}: {name} .* move it away") as caught:
+        with pytest.raises(StoreCorrupt, match=f"event {event}: {name} .* move it away") as caught:
             look()
         assert (caught.value.event, caught.value.file) == (event, name)
     assert {path.name for path in storage.iterdir()} == before

@@ -105,7 +105,7 @@ def rebuild(settings: Settings, *, data: Path) -> None:
 
     check_location(data)
     if not (data / "storage" / LOG_NAME).exists():
-        raise StoreError(f"There is no store in {data}; name the directory of `dray serve`")
+        raise StoreError(f"there is no store in {data}; name the directory of `dray serve`")
     store = Store(AuditedDisk(data), queue_files=True, rebuild=True)
     try:
         config = ManagerConfig(manager_id="", rebuild_internal_files=True)

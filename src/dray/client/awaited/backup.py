@@ -106,7 +106,7 @@ def _check(head: BackupPiece, body: memoryview) -> None:
         if crc32c(body[at : at + length]) != crc:
             name = _file_at(head.runs, at)
             raise StoreCorrupt(
-                f"Event {_MESSAGE_FILE}: a record in {name} is damaged, so there is no backup;"
+                f"event {_MESSAGE_FILE}: a record in {name} is damaged, so there is no backup;"
                 " `dray check` says which message it is",
                 event=_MESSAGE_FILE,
                 file=name,

@@ -140,7 +140,7 @@ class FileKeeper:
             if name not in names:
                 queue = self._context.state.queues.numbered(number).name
                 raise StoreCorrupt(
-                    f"Event {event}: {FOLDER}/{name} is missing; it describes the internal queue"
+                    f"event {event}: {FOLDER}/{name} is missing; it describes the internal queue"
                     f" {queue!r}; put it back from a copy, or run `dray storage rebuild`, and find"
                     " out in audit.jsonl what else was deleted",
                     event=event,

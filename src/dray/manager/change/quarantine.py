@@ -80,7 +80,7 @@ def refuse_damaged(
             went = "an express message, of which nothing is kept"
         then = f"it was {went}, and the next receive goes on behind it"
     raise StoreCorrupt(
-        f"Event {MESSAGE_FILE_UNREADABLE}: the message at position {first.lookup_id} of queue"
+        f"event {MESSAGE_FILE_UNREADABLE}: the message at position {first.lookup_id} of queue"
         f" {queue.name!r} is damaged in {name} at byte {first.offset}; {then}",
         event=MESSAGE_FILE_UNREADABLE,
         file=name,

@@ -33,7 +33,7 @@ def part_seen(store: Records, entry: Entry) -> PartSeen:
     except ProtocolError as error:
         name = file_name(entry.file)
         raise StoreCorrupt(
-            f"Event {MESSAGE_FILE_UNREADABLE}: the part of a large message at position"
+            f"event {MESSAGE_FILE_UNREADABLE}: the part of a large message at position"
             f" {entry.lookup_id} is damaged in {name} at byte {entry.offset}: {error}",
             event=MESSAGE_FILE_UNREADABLE,
             file=name,

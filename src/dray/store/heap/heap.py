@@ -415,7 +415,7 @@ class Heap:
             self._descriptors.file(heap_file, self.file_bytes)
         except StoreFull as error:
             name = file_name(heap_file.number)
-            sentence = f"Event {MESSAGE_FILE_NOT_MADE}: {name} cannot be made: {error}"
+            sentence = f"event {MESSAGE_FILE_NOT_MADE}: {name} cannot be made: {error}"
             raise StoreFull(sentence, event=MESSAGE_FILE_NOT_MADE, file=name) from error
 
     # ------------------------------------------------------------------------------- express

@@ -378,7 +378,7 @@ class Log:
         except StoreFull as error:
             # The log was allocated whole; a file system that has no room for it now cannot be
             # trusted to have kept what was written before.
-            raise StorePoisoned(f"The log could not be written: {error}") from error
+            raise StorePoisoned(f"the log could not be written: {error}") from error
         self.head += len(image)
         self.next_fact += group.facts
         self.bytes_written += len(image)

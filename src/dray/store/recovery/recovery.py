@@ -272,7 +272,7 @@ class Replay:
         if self.occupied and not self._found.heap_files.intersection(self.occupied):
             name = file_name(min(self.occupied))
             sentence = (
-                f"Event {MESSAGE_FILE_UNREADABLE}: {name} is missing, like every other message"
+                f"event {MESSAGE_FILE_UNREADABLE}: {name} is missing, like every other message"
                 " file; bring them back, or restore a backup"
             )
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)

@@ -235,7 +235,7 @@ def test_a_missing_file_of_an_internal_queue_refuses_to_start(driver, name, even
     with pytest.raises(StoreCorrupt) as caught:
         driver.start()
     assert (caught.value.event, caught.value.file) == (event, f"lqs/{name}")
-    assert str(caught.value).startswith(f"Event {event}: lqs/{name} is missing")
+    assert str(caught.value).startswith(f"event {event}: lqs/{name} is missing")
     assert names(driver) == before
     driver.start(rebuild=True)
     assert name in names(driver)
@@ -415,7 +415,7 @@ def test_a_file_that_may_not_be_opened_once_it_serves_ends_the_store(driver, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(RealDisk, "open", refusing)
-        with pytest.raises(StorePoisoned, match=r"Could not open .*: Permission denied"):
+        with pytest.raises(StorePoisoned, match=r"could not open .*: Permission denied"):
             driver.session().create("orders")
     with pytest.raises(StorePoisoned):
         driver.store.sync()

@@ -135,13 +135,13 @@ def nothing_more_fits(driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch) ->
 
     def written(file: RealFile, data: bytes, offset: int) -> None:
         if offset + len(data) > file.size():
-            raise errors.StoreFull(f"There is no room to write {file.name}.", file=file.name)
+            raise errors.StoreFull(f"there is no room to write {file.name}.", file=file.name)
         write(file, data, offset)
 
     def opened(name: str, *, size: int = 0) -> RealFile:
         there = driver.path / "storage" / name
         if size > (there.stat().st_size if there.exists() else 0):
-            raise errors.StoreFull(f"There is no room to open {name}.", file=name)
+            raise errors.StoreFull(f"there is no room to open {name}.", file=name)
         return grow(name, size=size)
 
     monkeypatch.setattr(RealFile, "write", written)
@@ -193,7 +193,7 @@ def test_messages_that_the_next_checkpoint_would_have_no_room_for_are_refused_in
     caller.send(queue, Message(body=BODY))
 
     def full(length: int) -> None:
-        raise errors.StoreFull(f"There is no room for {length}.", file="MQTrans.lg1")
+        raise errors.StoreFull(f"there is no room for {length}.", file="MQTrans.lg1")
 
     monkeypatch.setattr(driver.store._pairs, "have_room", full)
     monkeypatch.setattr(driver.store._checkpoints, "has_room_until", 0)

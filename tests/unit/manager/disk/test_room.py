@@ -38,7 +38,7 @@ class Small:
     def open(self, name: str, *, size: int = 0) -> RealFile:
         if size and not self.driver.disk.exists(name):
             if not self.left:
-                raise errors.StoreFull(f"There is no room to open {name}.", file=name)
+                raise errors.StoreFull(f"there is no room to open {name}.", file=name)
             self.left -= 1
         return self._open(name, size=size)
 
