@@ -97,7 +97,7 @@ def _received(connect):
 
 def test_commands_check_and_explain_the_rules(files):
     good = configuration(files, RULES)
-    assert "1 access rules" in dray_command("config", "check", good).assert_good().out
+    assert "1 access rule\n" in dray_command("config", "check", good).assert_good().out
     told = dray_command("access", "explain", "cert:alpha", "orders", "--config", good, "--json")
     rules = {each["right"]: each["rule"] for each in told.assert_good().value}
     given = 'who = ["cert:alpha"], queues = ["orders"], may = ["send"]'

@@ -176,7 +176,7 @@ def test_a_clone_of_a_running_source_stops_it_until_a_person_accepts(pair):
     pair.send(b"one more")
     assert pair.source.outgoing(pair.url) == ("diverged", len(ours) + 1)
     said = command("outgoing", "accept", pair.url, url=pair.source.url).assert_good()
-    assert said.out == f"delivers the {len(ours) + 1} messages of {pair.url} in a new sequence\n"
+    assert said.out == f"delivers {len(ours) + 1} messages of {pair.url} in a new sequence\n"
     until(lambda: pair.source.outgoing(pair.url) == ("connected", 0))
     assert pair.destination.bodies() == [*before, *ours, b"one more"]
     pair.delivered(b"later")

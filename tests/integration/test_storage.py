@@ -115,7 +115,7 @@ def test_a_missing_file_of_an_internal_queue_is_refused_by_event_and_can_be_rebu
     assert "event 2020" in line
     assert ADMIN in line
     said = command("storage", "rebuild", "--data", data).assert_good()
-    assert "1 missing files were written anew" in said.out
+    assert "wrote 1 missing file anew" in said.out
     with serving(data) as url:
         assert_kept(url)
     assert ("deleted", ADMIN, "start") in told(data)

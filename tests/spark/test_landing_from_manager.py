@@ -184,7 +184,7 @@ def test_what_does_not_land_is_told_and_does_not_dam_the_queue(land_parcels, man
     assert (summary.files, summary.skipped, summary.clean) == (4, 2, False)
     (sentence,) = summary.left
     assert sentence.startswith("queue 'parcels' at dray://")
-    assert "has 2 messages that are not large; they stay there" in sentence
+    assert "has 2 plain messages that this landing leaves there" in sentence
     assert_landed_once(out, sent)
     assert [bytes(each.body) for each in plain.peek_range()] == [b"plain", b"plain"]
     # Nothing of it lands, also alone; once it is received, the landing is clean.

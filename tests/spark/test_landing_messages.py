@@ -130,7 +130,7 @@ def test_the_other_kind_stays_and_is_named_and_does_not_dam_the_queue(
     assert (summary.messages, summary.files) == ((4, 0) if as_ == "messages" else (0, 2))
     assert summary.skipped == (2 if as_ == "messages" else 4)
     (sentence,) = summary.left
-    assert "they stay there: land them with --as auto" in sentence
+    assert "that this landing leaves there; land with --as auto" in sentence
     left = plain.info().message_count
     assert left == (10 if as_ == "messages" else 4)
     # The rest lands into the same table.

@@ -65,4 +65,4 @@ def test_what_a_receiver_holds_is_counted_once_for_each_kind(url, manager):
         ((count, sentence),) = left(url, "auto")
         transaction.abort()
     assert count == 1
-    assert "messages that a receiver holds; land again when it has committed" in sentence
+    assert "that a receiver holds; land again when it has committed" in sentence

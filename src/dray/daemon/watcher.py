@@ -33,6 +33,7 @@ from watchdog.observers.polling import PollingObserver
 from dray.daemon.config import ServeOptions
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
+from dray.model.words import counted
 from dray.own_files import make_own_folder
 from dray.store.audit import AuditLog, read_entries
 from dray.store.chain import SEE_TO_IT, SEE_TO_IT_OR_TURN_IT_OFF, breaks
@@ -277,15 +278,16 @@ class Guard:
 
     def _check_audit(self, manifest: Manifest) -> None:
         head, name = self._audit.head, self._audit.path.name
+        before = counted(manifest.audit_entries, "entry")
         if not self._audit.known:
-            detail = f"it had {manifest.audit_entries} entries"
+            detail = f"it had {before}"
             if manifest.audit_entries:
                 self._tell("deleted", name, detail, seen="start")
         elif manifest.closed and head != (manifest.audit_entries, manifest.audit_digest):
-            detail = f"it had {manifest.audit_entries} entries and has {head.entries}"
+            detail = f"it had {before} and has {head.entries}"
             self._tell("edited", name, detail, seen="start")
         elif head.entries < manifest.audit_entries:
-            detail = f"it had {manifest.audit_entries} entries or more and has {head.entries}"
+            detail = f"it had {before} or more and has {head.entries}"
             self._tell("edited", name, detail, seen="start")
 
     def _note(self, *, closed: bool) -> None:

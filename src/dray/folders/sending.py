@@ -40,6 +40,7 @@ from dray.model.classes import Acknowledge, TransactionStatus
 from dray.model.files import FileProperties
 from dray.model.ids import MessageId
 from dray.model.limits import LABEL_CHARACTERS_MAX, MIB
+from dray.model.words import counted
 
 TRANSACTIONS_AT_ONCE: Final = 32
 """Commits side by side share a sync of the queue manager; more than this gain nothing."""
@@ -329,7 +330,7 @@ def _not_removed(path: str, error: OSError) -> LeftOut:
 
 
 def _forgotten(transaction_id: str, files: Sequence[FoundFile]) -> InDoubt:
-    more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+    more = f" and {counted(len(files) - 1, 'more file')}" if len(files) > 1 else ""
     return InDoubt(
         f"the queue manager no longer knows whether transaction {transaction_id} committed, which"
         f" sent {files[0].path!r}{more}; look for them at their receiver, then run the command"

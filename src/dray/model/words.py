@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 from dray.model.sizes import human_size
 
@@ -10,8 +11,10 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def counted(count: int, noun: str = "message") -> str:
-    """A number of things."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    """A number of things: 1 entry, 2 entries, 1,000 days."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {re.sub('(?<![aeiou])y$', 'ie', noun)}s"
 
 
 def duration(seconds: float) -> str:

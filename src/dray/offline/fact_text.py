@@ -16,6 +16,7 @@ from dray.manager.facts import (
     unpack_lookups,
 )
 from dray.manager.state import State
+from dray.model.words import counted
 
 _BYTES_SHOWN_MAX = 16
 
@@ -71,7 +72,7 @@ def _committed(fact: Committed, state: State) -> str:
 
 def _count(tails: bytes) -> str:
     count = len(tails) // TAIL_BYTES
-    return f"{count} message{'s' if count != 1 else ''}"
+    return counted(count)
 
 
 def _some(positions: list[int]) -> str:

@@ -24,6 +24,7 @@ import msgspec
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
+from dray.model.words import counted
 from dray.own_files import open_own_existing, replacing
 from dray.store.audit import AUDIT_NAME
 from dray.store.chain import ORIGIN, ChainReport, verify_chain
@@ -175,7 +176,7 @@ def verify_audit(data: Path) -> ChainReport:
         return report
     known = manifest.audit_entries
     if report.entries < known:
-        sentence = f"there were {known} entries, and there are {report.entries}"
+        sentence = f"the file had {counted(known, 'entry')}, and has {report.entries}"
         return report._replace(line=report.entries + 1, problem=sentence)
     if report.entries == known and report.digest != manifest.audit_digest:
         return report._replace(line=known, problem="the last entry is another one than it was")

@@ -141,8 +141,8 @@ def test_no_flipped_bit_of_a_manifest_is_believed(data, bit):
     ("act", "line", "sentence"),
     [
         (lambda lines: lines, 0, ""),
-        (lambda lines: lines[:-1], 2, "there were 2 entries, and there are 1"),
-        (lambda _: [], 1, "there were 2 entries, and there are 0"),
+        (lambda lines: lines[:-1], 2, "the file had 2 entries, and has 1"),
+        (lambda _: [], 1, "the file had 2 entries, and has 0"),
         (lambda lines: [lines[0], lines[1].replace("QMLog", "lqs")], 2, "the last entry is"),
         (lambda lines: [lines[1]], 1, "it does not follow"),
     ],

@@ -10,6 +10,7 @@ import click
 from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table
 from dray.cli.settings import MOST, Settings, takes_json
+from dray.model.words import counted
 
 
 @click.group(cls=CommandGroup)
@@ -103,7 +104,8 @@ def log(settings: Settings, *, data: Path, last: int | None) -> None:
         )
         print_table(columns, rows)
         if report.intact:
-            click.echo(f"{report.entries} entries, the chain is whole; digest {report.digest}")
+            number = counted(report.entries, "entry")
+            click.echo(f"{number}, the chain is whole; digest {report.digest}")
     if not report.intact:
         sentence = f"{data / name}, line {report.line}: {report.problem}"
         raise StoreCorrupt(sentence, event=0, file=name)

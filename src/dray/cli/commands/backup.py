@@ -13,6 +13,7 @@ from dray.cli.output import print_json
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ def tell(settings: Settings, report: BackupReport, done: str, *, to_error: bool 
         print_json(report)
         return
     click.echo(
-        f"{done}: {report.messages} messages, {human_size(report.record_bytes)}, packed to"
+        f"{done}: {counted(report.messages)}, {human_size(report.record_bytes)}, packed to"
         f" {human_size(report.archive_bytes)}; SHA-256 {report.sha256}",
         err=to_error,
     )

@@ -11,6 +11,7 @@ from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_json
 from dray.errors import StoreCorrupt
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from dray.offline.findings import CheckReport, Finding
@@ -53,7 +54,7 @@ def _print(report: CheckReport) -> None:
             f"{outcome if damaged else 'nothing is damaged for certain'}; in doubt: {in_doubt}"
         )
     counts = (
-        f"{count} {what}{'s' if count != 1 else ''}"
+        counted(count, what)
         for count, what in (
             (report.queues, "queue"),
             (report.messages, "message"),

@@ -9,6 +9,7 @@ import click
 from dray.cli.groups import CommandGroup
 from dray.cli.settings import Settings, takes_json
 from dray.errors import TargetUnwritable
+from dray.model.words import counted
 
 
 @click.group(cls=CommandGroup)
@@ -51,5 +52,5 @@ def check(settings: Settings, file: str) -> None:
     rules = [str(each) for each in options.access_rules().rules]
     settings.tell(
         {"file": file, "data": options.data, "access": rules},
-        f"{file} is good: data directory {options.data}, {len(rules)} access rules",
+        f"{file} is good: data directory {options.data}, {counted(len(rules), 'access rule')}",
     )

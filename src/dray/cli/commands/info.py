@@ -6,7 +6,7 @@ import click
 
 from dray.cli.output import print_json, print_record
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.model.words import duration, size_text
+from dray.model.words import counted, duration, size_text
 
 
 @click.command()
@@ -40,7 +40,8 @@ def command(settings: Settings) -> None:
             " stay free",
             "outgoing queues": str(len(info.outgoing_queues)),
             "heap files": str(info.heap_files),
-            "since the start": f"{info.syncs:,} syncs, {info.groups:,} groups of the log,"
-            f" {info.checkpoints:,} checkpoints",
+            "since the start": f"{counted(info.syncs, 'sync')},"
+            f" {counted(info.groups, 'group')} of the log,"
+            f" {counted(info.checkpoints, 'checkpoint')}",
         }
     )

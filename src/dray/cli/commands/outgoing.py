@@ -11,7 +11,7 @@ from dray.cli.queue_text import print_queue
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import Misuse
 from dray.model.classes import QueueKind
-from dray.model.words import size_text
+from dray.model.words import counted, size_text
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
@@ -98,7 +98,7 @@ def accept(settings: Settings, name: str) -> None:
         count = manager.accept_outgoing(name)
     settings.tell(
         {"accepted": name, "messages": count},
-        f"delivers the {count} messages of {name} in a new sequence",
+        f"delivers {counted(count)} of {name} in a new sequence",
     )
 
 
@@ -115,5 +115,5 @@ def discard(settings: Settings, name: str) -> None:
         count = manager.discard_outgoing(name)
     settings.tell(
         {"discarded": name, "messages": count},
-        f"moved the {count} messages of {name} to system$;deadxact",
+        f"moved {counted(count)} of {name} to system$;deadxact",
     )

@@ -113,8 +113,8 @@ def list_queues(settings: Settings, *, every: bool) -> None:
             click.echo(printable(f"{info.name}: {refusal_text(info.delivery.refusal)}"))
         if info.staged_count or info.staged_dropped:
             click.echo(
-                f"{info.name}: {info.staged_count} messages are staged for batches of Spark, and"
-                f" {info.staged_dropped} were dropped by age since the start"
+                f"{info.name}: staged for batches of Spark: {counted(info.staged_count)};"
+                f" dropped by age since the start: {info.staged_dropped:,}"
             )
 
 

@@ -15,6 +15,7 @@ from dray.cli.settings import Settings, takes_json, takes_url_and_json
 from dray.cli.sizes import Size
 from dray.errors import InvalidConfiguration, StoreCorrupt
 from dray.model.sizes import human_size, size_in_bytes
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from dray.spark import AuditReport, LandingSummary
@@ -224,7 +225,7 @@ def _print_audit(report: AuditReport) -> None:
         where = finding["queue"] or finding["origin"]
         click.echo(printable(f"{sign}  {finding['kind']}  {where}  {finding['detail']}"))
     click.echo(
-        f"{report.messages} messages, {human_size(report.bytes)}:"
+        f"{counted(report.messages)}, {human_size(report.bytes)}:"
         f" {'clean' if report.clean else 'not clean'}"
     )
 

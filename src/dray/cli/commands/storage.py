@@ -16,6 +16,7 @@ from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_json
+from dray.model.words import counted
 
 
 @click.group(cls=CommandGroup)
@@ -51,7 +52,7 @@ def move(settings: Settings, new: Path, *, data: Path) -> None:
     elif report.finished:
         click.echo(f"the store was moved to {new} before; what was left in {data} is gone")
     else:
-        click.echo(f"moved {report.files} files with {report.bytes} bytes to {new}")
+        click.echo(f"moved {counted(report.files, 'file')} with {report.bytes} bytes to {new}")
 
 
 @command.command()
@@ -79,7 +80,8 @@ def audit(settings: Settings, *, data: Path) -> None:
         )
         print_table(columns, rows)
         if report.intact:
-            click.echo(f"{report.entries} entries, the chain is whole; digest {report.digest}")
+            number = counted(report.entries, "entry")
+            click.echo(f"{number}, the chain is whole; digest {report.digest}")
     if not report.intact:
         sentence = f"{path}, line {report.line}: {report.problem}"
         raise StoreCorrupt(sentence, event=0, file=AUDIT_NAME)
@@ -121,4 +123,4 @@ def rebuild(settings: Settings, *, data: Path) -> None:
         return
     for notice in manager.notices():
         click.echo(notice)
-    click.echo(f"{len(missing)} missing files were written anew")
+    click.echo(f"wrote {counted(len(missing), 'missing file')} anew")

@@ -23,6 +23,7 @@ from dray.cli.output import print_json, print_record
 from dray.cli.progress import progress, steps_text
 from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
+from dray.model.words import counted
 
 if TYPE_CHECKING:
     from dray.testing.kills import KillTally
@@ -134,10 +135,10 @@ def _print(seed: int, simulated: Tally, real: KillTally) -> None:
         {
             "verdict": "everything held",
             "seed": f"{seed}",
-            "simulated failures": f"{simulated.states:,} in {simulated.seeds:,} runs,"
+            "simulated failures": f"{simulated.states:,} in {counted(simulated.seeds, 'run')},"
             f" {simulated.second_states:,} of them in a second run",
             "real kills": f"{real.kills:,}, {real.in_doubt:,} of them during a commit",
-            "checked": f"{real.messages:,} messages and {real.large:,} large ones,"
-            f" {real.transactions:,} transactions",
+            "checked": f"{counted(real.messages)}, {counted(real.large, 'large message')},"
+            f" {counted(real.transactions, 'transaction')}",
         }
     )

@@ -228,7 +228,8 @@ def _serve(settings: Settings, offered: Offer) -> None:
     settings.tell(
         {"offer": offered.status, "consumers": offered.consumers},
         f"sent {printable(status.label)} ({human_size(status.bytes_total)}) to"
-        f" {counted(len(done), 'consumer')}, {offered.status.fragments_resent} fragments resent",
+        f" {counted(len(done), 'consumer')},"
+        f" {counted(offered.status.fragments_resent, 'fragment')} resent",
     )
 
 

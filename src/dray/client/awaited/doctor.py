@@ -229,8 +229,9 @@ def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
             "poison",
             info.name,
             f"the first message of {info.name!r} ({first.id}) was taken and given back"
-            f" {first.abort_count} times; look at it with `dray show {name} {first.lookup_id}`, or"
-            f" put it aside with `dray move {name} {aside} '{first.id}'`",
+            f" {counted(first.abort_count, 'time')}; look at it with"
+            f" `dray show {name} {first.lookup_id}`, or put it aside with"
+            f" `dray move {name} {aside} '{first.id}'`",
         )
     early = (first.sent_time or 0.0) - (first.arrived_time or 0.0)
     if early > CLOCK_S:

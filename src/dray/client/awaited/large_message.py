@@ -31,6 +31,7 @@ from dray.client.formatters import Decoder, decoded
 from dray.errors import LargeMessageCorrupt, LargeMessageError, ProtocolError, TransactionUsage
 from dray.large.split import Control, read_control
 from dray.model.classes import TransactionStatus
+from dray.model.words import counted
 from dray.wire.large_frames import LargeAt, LargeFound, PartAt
 
 
@@ -80,7 +81,7 @@ def _opened(
     except ProtocolError as error:
         raise Unreadable(origin, str(error), found.header.lookup_id) from error
     if control.fragment_count != len(found.parts):
-        why = f"it has {len(found.parts)} fragments and says {control.fragment_count}"
+        why = f"it has {counted(len(found.parts), 'fragment')} and says {control.fragment_count}"
         raise Unreadable(origin, why, found.header.lookup_id)
     return LargeMessage(origin, found.parts, control, header)
 

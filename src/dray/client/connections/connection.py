@@ -27,6 +27,7 @@ from dray.forks import (
 )
 from dray.model.callers import Credential
 from dray.model.message import Buffer
+from dray.model.words import counted
 from dray.net.tls import carries_files
 from dray.wire.frames import Lease, Leased
 from dray.wire.head import Head
@@ -214,7 +215,7 @@ class Connection(ABC):
             leased = await self.ask(Lease(), Leased)
             if leased.number_count < count:
                 raise ProtocolError(
-                    f"the client asked for {count} numbers and the queue manager leased"
+                    f"the client asked for {counted(count, 'number')} and the queue manager leased"
                     f" {leased.number_count}"
                 )
             with self._lock:

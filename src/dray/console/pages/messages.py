@@ -113,8 +113,8 @@ def _more(message: Message) -> dict[str, str]:
         "Administration queue": message.administration_queue or "",
         "Acknowledgments": str(Acknowledge(asked).name) if asked else "",
         "Response queue": message.response_queue or "",
-        "Given back": f"{message.abort_count} times" if message.abort_count else "",
-        "Moved": f"{message.move_count} times" if message.move_count else "",
+        "Given back": counted(message.abort_count, "time") if message.abort_count else "",
+        "Moved": counted(message.move_count, "time") if message.move_count else "",
     }
     return {name: value for name, value in facts.items() if value}
 

@@ -27,7 +27,7 @@ from dray.console.parquet_rows import (
     cell_of,
 )
 from dray.model.limits import KIB, MIB
-from dray.model.words import hex_line
+from dray.model.words import counted, hex_line
 
 PREVIEW_BYTES_MAX: Final = 64 * KIB
 """Two screens of text; a browser shows it at once."""
@@ -101,7 +101,8 @@ def parquet_of(size: int, given: Callable[[int, int], bytes]) -> Preview | None:
     if not answer:
         return None
     names, rows, count = json.loads(answer)
-    return Preview("table", "", tuple(names), tuple(map(tuple, rows)), f"Parquet, {count:,} rows")
+    note = f"Parquet, {counted(count, 'row')}"
+    return Preview("table", "", tuple(names), tuple(map(tuple, rows)), note)
 
 
 def _answered(process: subprocess.Popen[bytes], given: Callable[[int, int], bytes]) -> bytes:

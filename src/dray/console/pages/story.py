@@ -19,6 +19,7 @@ from dray.model.message import Message
 from dray.model.names import DEAD_LETTER_QUEUES
 from dray.model.queue import ManagerInfo, QueueInfo
 from dray.model.queued import reason_of
+from dray.model.words import counted
 
 _SEARCHED_MAX: Final = 10_000
 """Messages of a queue in which acknowledgments are looked for; a longer one would be read whole."""
@@ -137,7 +138,8 @@ def _stands(message: Message, info: QueueInfo) -> str:
         return f"A copy is kept in {info.name}."
     if info.kind is QueueKind.OUTGOING:
         return f"It waits in {info.name} for its destination, whose delivery is {info.state}."
-    back = f", and was given back {message.abort_count} times" if message.abort_count else ""
+    times = counted(message.abort_count, "time")
+    back = f", and was given back {times}" if message.abort_count else ""
     return f"It arrived in {info.name} and waits there{back}."
 
 

@@ -39,6 +39,7 @@ from dray.model.limits import (
     STAGED_AGE_S_MAX,
     TRANSACTION_OPERATIONS_MAX,
 )
+from dray.model.words import counted
 from dray.wire.batch_frames import BatchIs, CommitBatch, DescribeBatch, DropStaged, StageForBatch
 from dray.wire.frames import Done
 
@@ -109,7 +110,7 @@ def handle_commit_batch(
     elif outcome.digest != head.digest:
         raise BatchMismatch(
             f"batch {head.batch} of query {head.query!r} was committed here with other rows"
-            f" ({outcome.messages} messages); nothing was sent. Give each sink a query_id of its"
+            f" ({counted(outcome.messages)}); nothing was sent. Give each sink a query_id of its"
             " own, and make the query give the same rows when a batch is run again; if the"
             " checkpoint was damaged, start with a new one",
             query=head.query,
@@ -161,8 +162,8 @@ def drop_old_batches(ages: BatchAges) -> None:
                 queue.staged_dropped += len(tails) // TAIL_BYTES
         abort(transactions, transactions.open[number])
         sentence = (
-            f"{count} messages that a task staged for batch {fact.batch} of query {fact.query!r}"
-            f" were dropped, because nothing was staged for it in {STAGED_AGE_S_MAX / 3600:.0f}"
+            f"dropped {counted(count)} that a task staged for batch {fact.batch} of query"
+            f" {fact.query!r}, because nothing was staged for it in {STAGED_AGE_S_MAX / 3600:.0f}"
             " hours; if the query is still wanted, start it again from its checkpoint"
         )
         context.notices.add(NoticeKind.STAGED_DROPPED, "batches", sentence)
@@ -246,7 +247,7 @@ def _check_fits(context: Context, number: int, joined: dict[int, list[Staged]], 
     most = context.room.fact_bytes_max - tasks * _STAGED_ID_BYTES - QUERY_ID_CHARACTERS_MAX
     if count > TRANSACTION_OPERATIONS_MAX or cost > most:
         raise TransactionAborted(
-            f"the batch has {count} messages, and the log would need {cost}"
+            f"the batch has {counted(count)}, and the log would need {cost}"
             f" bytes; one commit may have {TRANSACTION_OPERATIONS_MAX} messages and {max(0, most)}"
             " bytes here. Make the batches of the query smaller (maxOffsetsPerTrigger)",
             transaction_id=context.state.transaction_id(number),

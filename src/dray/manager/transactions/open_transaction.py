@@ -15,6 +15,7 @@ from dray.model.limits import (
     OPEN_TRANSACTIONS_SHARE,
     TRANSACTION_OPERATIONS_MAX,
 )
+from dray.model.words import counted
 
 
 class TransactionShare:
@@ -34,9 +35,10 @@ class TransactionShare:
             return
         if self.transactions >= most or self.messages >= TRANSACTION_OPERATIONS_MAX:
             raise Misuse(
-                f"{self.place} has {self.transactions} open transactions with {self.messages}"
-                f" messages here; a caller has at most {most}, and {TRANSACTION_OPERATIONS_MAX}"
-                " messages in them. Commit or abort some of them first"
+                f"{self.place} has {counted(self.transactions, 'open transaction')} with"
+                f" {counted(self.messages)} here; a caller has at most {most}, and"
+                f" {TRANSACTION_OPERATIONS_MAX} messages in them. Commit or abort some of them"
+                " first"
             )
 
     def check_messages(self, transaction_id: TransactionId) -> None:

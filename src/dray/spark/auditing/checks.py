@@ -165,7 +165,7 @@ def _explain_gaps(gaps: list[Any], rows: DataFrame, left: DataFrame | None) -> I
         inside = [each for each in candidates if _fits(each, gap, between)]
         explained = sum(each["positions"] for each in inside)
         if explained != count:
-            yield _finding("gap", gap, f"{count} positions in no source, {explained} explained")
+            yield _finding("gap", gap, f"positions in no source: {count}, {explained} explained")
             continue
         ends = ", ".join(sorted({f"{each['id']} {_end(each)}" for each in inside}))
         yield _finding("gap", gap, ends, explained=True)

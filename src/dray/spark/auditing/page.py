@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 _WIDTH, _HEIGHT = 720, 180
 _LEFT, _BOTTOM = 70, 24
@@ -36,7 +37,7 @@ def page_of(hours: list[_Row], streams: list[_Row], findings: list[_Row]) -> str
 <html lang="en"><head><meta charset="utf-8"><title>Dray audit: {said}</title>
 <style>{_STYLE}</style></head><body>
 <h1>Audit: <span class="{verdict}" id="verdict">{said}</span></h1>
-<p>{messages} messages, {human_size(size)}; {_counted(findings)}</p>
+<p>{counted(messages)}, {human_size(size)}; {_counted(findings)}</p>
 <h2>Bytes in each hour</h2>{_bars(hours)}
 <h2>Seconds from send to landing</h2>{_lines(hours)}
 <h2>Bytes by queue and hour</h2>{_table(_HOUR_COLUMNS, hours)}
@@ -48,7 +49,7 @@ def page_of(hours: list[_Row], streams: list[_Row], findings: list[_Row]) -> str
 
 def _counted(findings: list[_Row]) -> str:
     open_ = sum(not each["explained"] for each in findings)
-    return f"{open_} findings to look at, {len(findings) - open_} explained"
+    return f"{counted(open_, 'finding')} to look at, {len(findings) - open_} explained"
 
 
 def _bars(hours: list[_Row]) -> str:

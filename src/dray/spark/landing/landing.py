@@ -34,6 +34,7 @@ from dray.errors import (
     StoreLocked,
 )
 from dray.model.sizes import size_in_bytes
+from dray.model.words import counted
 from dray.spark.failure import disk_told
 from dray.spark.landing.outs import directory_of
 from dray.spark.landing.query import AT_ONCE, LandingQuery, Until
@@ -311,7 +312,7 @@ class Landing:
         gone = planned - messages.num_rows
         if gone and self._fail_on_data_loss:
             raise MessageNotFound(
-                f"another receiver took {gone} messages while they were landed; call land() again,"
+                f"another receiver took {counted(gone)} during the landing; call land() again,"
                 " without fail_on_data_loss to go on over them"
             )
         landed = self._table.already_landed(messages["id"])

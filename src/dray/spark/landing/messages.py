@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dray.errors import StoreError
+from dray.model.words import counted
 from dray.spark.failure import disk_told
 from dray.spark.landing.summary import LandingSummary
 from dray.spark.landing.table import Reached
@@ -79,9 +80,7 @@ def read_ranges(directory: Path, rows: pa.Table) -> pa.Table:
             check_written(path, row["size"])
             table = _read_written(path)
         if table.num_rows != row["fragments_present"]:
-            raise _other_than_written(
-                path, f"{row['fragments_present']} messages", f"{table.num_rows}"
-            )
+            raise _other_than_written(path, counted(row["fragments_present"]), f"{table.num_rows}")
         tables.append(table)
     return pa.concat_tables(tables)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
 from dray.model.limits import MIB
+from dray.model.words import counted
 from dray.spark.source.options import RANGES, read_options
 
 if TYPE_CHECKING:
@@ -120,11 +121,11 @@ def what_is_left(catalogue: Catalogue, as_: str) -> Iterator[tuple[int, str]]:
     """Say what is in the queues that this landing does not take, and how many messages it is."""
     for place, large, plain, held in catalogue.what_stays():
         where = f"queue {place.queue!r} at {place.url} has"
-        stay = "they stay there: land them with --as auto, or receive them"
+        stay = " that this landing leaves there; land with --as auto, or receive"
         if plain and as_ == "large":
-            yield plain, f"{where} {plain} messages that are not large; {stay}"
+            yield plain, f"{where} {counted(plain, 'plain message')}{stay}"
         if large and as_ == "messages":
-            yield large, f"{where} {large} large messages; {stay}"
+            yield large, f"{where} {counted(large, 'large message')}{stay}"
         if held:
             later = "land again when it has committed or aborted"
-            yield held, f"{where} {held} messages that a receiver holds; {later}"
+            yield held, f"{where} {counted(held)} that a receiver holds; {later}"

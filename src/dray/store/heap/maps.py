@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from dray.model.words import counted
 from dray.store.disk import Disk, File
 from dray.store.heap.heap_file import Extent
 from dray.store.kinds import file_name
@@ -57,8 +58,8 @@ class Disagreement(NamedTuple):
     def __str__(self) -> str:
         """A sentence for the operator."""
         return (
-            f"{self.map_name} says that {self.blocks.bit_count()} blocks of {file_name(self.file)}"
-            " are free, but messages lie in them; their checksums were checked"
+            f"{self.map_name} calls {counted(self.blocks.bit_count(), 'block')} of"
+            f" {file_name(self.file)} free, but messages lie there; their checksums were checked"
         )
 
     def concerns(self, extent: Extent) -> bool:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
+from dray.model.words import counted
 from dray.store.decisions import (
     BRING_IT_BACK,
     HALVES_APART,
@@ -130,13 +131,13 @@ class RecoveryReport:
         found += [f"{name} is missing and was not needed" for name in self.missing]
         found += [f"{name} was cut off, but has everything that counts" for name in self.cut]
         found += [
-            f"event {MESSAGE_FILE_UNREADABLE}: {count} messages in {name} cannot be read and were"
-            " put into quarantine; bring the file back and start again, or restore a backup"
+            f"event {MESSAGE_FILE_UNREADABLE}: {counted(count)} in {name} cannot be read and"
+            " went into quarantine; bring the file back and start again, or restore a backup"
             for name, count in _by_file(self.quarantined)
         ]
         found += [
-            f"event {MESSAGE_FILE_UNREADABLE}: {count} of the newest messages in {name} are damaged"
-            " although they were synced; a receive that meets one moves it to quarantine"
+            f"event {MESSAGE_FILE_UNREADABLE}: {counted(count)} of the newest in {name} went bad"
+            " after the sync; a receive that meets one moves it to quarantine"
             for name, count in _by_file(self.spoiled)
         ]
         in_doubt = doubts(self.cut_groups, unfinished=self.unfinished)

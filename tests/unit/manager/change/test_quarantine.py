@@ -56,7 +56,7 @@ def test_a_damaged_newest_message_is_named_when_its_killed_manager_starts_again(
     name = damage(driver, "orders", 2)
     driver.crash()
     first, second = map(str, driver.manager.notices())
-    assert first.startswith(f"storage: event 2083: 1 of the newest messages in {name} are damaged")
+    assert first.startswith(f"storage: event 2083: 1 message of the newest in {name} went bad")
     assert second.startswith(f"orders: event 2083: the message at position 3 is damaged in {name}")
     assert "moved to system$;quarantine" not in second
     again = driver.session()

@@ -29,6 +29,7 @@ from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
 from dray.folders.placing import directory
+from dray.model.words import counted
 from dray.testing.interrupts import interrupted_once
 from dray.testing.processes import ManagerProcess
 
@@ -112,7 +113,7 @@ class Demonstration:
             manager.create_queue(RESULTS)
         total = sum(origin.size for origin in origins)
         began = time.monotonic()
-        with progress(f"sending {len(origins)} files", total) as shown:
+        with progress(f"sending {counted(len(origins), 'file')}", total) as shown:
             sender = Sender(self._source, f"{self._destination.url}/{QUEUE}", shown)
             self._report.sending = sender.send_all(list(in_transactions(origins)))
         sent = self._report.sending.files
@@ -136,7 +137,7 @@ class Demonstration:
                     changed_at = time.monotonic()
                 elif time.monotonic() - changed_at > NO_ARRIVAL_FOR_S:
                     raise DrayError(
-                        f"{info.message_count} of {expected} messages arrived and then none for"
+                        f"{info.message_count} of {counted(expected)} arrived and then none for"
                         f" {NO_ARRIVAL_FOR_S:.0f} s; see the logs in {self._work}"
                     )
                 time.sleep(POLL_EVERY_S)

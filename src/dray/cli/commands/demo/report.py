@@ -11,6 +11,7 @@ from dray.cli.commands.demo.sending import SendingReport
 from dray.cli.commands.demo.verdict import DemoVerdict
 from dray.cli.output import print_table
 from dray.model.sizes import human_size
+from dray.model.words import counted
 
 COMPLAINTS_SHOWN = 20
 
@@ -103,9 +104,10 @@ class Report:
         )
 
     def _leg_rows(self) -> list[list[str]]:
-        legs, count = self.legs, len(self.sending.files)
+        legs, files = self.legs, counted(len(self.sending.files), "file")
+        transactions = counted(self.sending.transactions, "transaction")
         what = {
-            "send": f"{count} files in {self.sending.transactions} transactions, through a kill",
+            "send": f"{files} in {transactions}, through a kill",
             "transfer": "from the first byte sent until all had arrived",
             "chain": "each payload read in a Spark job, a row about it sent to the source",
             "land": "Spark, from the start of the landing to its end",

@@ -17,6 +17,7 @@ from dray.cli.commands.demo.loss import Hole, ranges
 from dray.cli.commands.demo.sending import SentFile
 from dray.cli.commands.demo.spark_job import AuditTold
 from dray.large.digests import DIGESTS, SHA256
+from dray.model.words import counted
 
 HASHED_AT_ONCE = 1 << 20
 HASHING_THREADS = 2
@@ -82,7 +83,7 @@ def judge_audit(verdict: DemoVerdict, told: AuditTold, rows: int) -> None:
     for sentence in told.wrong:
         verdict.complain(f"the audit found {sentence}")
     if told.rows != rows:
-        verdict.complain(f"the audit saw {told.rows} rows, not {rows}")
+        verdict.complain(f"the audit saw {counted(told.rows, 'row')}, not {rows}")
 
 
 def read_rows(table: Path) -> list[Row]:
@@ -113,7 +114,7 @@ def _judge_presence(verdict: DemoVerdict, sent: Sequence[SentFile], landed: Sequ
     unknown = sum(count for sequence_id, count in times.items() if sequence_id not in known)
     verdict.duplicates = unknown + sum(count - 1 for count in times.values())
     if verdict.duplicates:
-        verdict.complain(f"{verdict.duplicates} files came more than once")
+        verdict.complain(f"{counted(verdict.duplicates, 'file')} came more than once")
     absent = [file for file in sent if file.sequence_id not in times.keys() | lost]
     for file in absent:
         verdict.complain(f"{file.origin.label} was sent and is not there")
@@ -135,7 +136,7 @@ def _judge_order(verdict: DemoVerdict, sent: Sequence[SentFile], landed: Sequenc
             verdict.out_of_order += 1
         previous = place
     if verdict.out_of_order:
-        verdict.complain(f"{verdict.out_of_order} files are out of order")
+        verdict.complain(f"out of order: {counted(verdict.out_of_order, 'file')}")
 
 
 def _judge_holes(verdict: DemoVerdict, rows: Sequence[Row]) -> None:
