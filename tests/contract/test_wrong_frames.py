@@ -13,18 +13,14 @@ import crc32c
 import msgspec
 import pytest
 
-from dray.manager.dispatch import FOR_CLIENTS, WITH_BODY
+from dray.manager.rights import RIGHTS_OF_CLIENTS
 from dray.model.queue import QueueOptions
 from dray.wire import frames, message_frames, queue_frames
 from dray.wire.head import Head
 from dray.wire.stream import FrameStream
 
 SAID = sorted(
-    (
-        kind
-        for kind in {*FOR_CLIENTS, *(kind for role, kind in WITH_BODY if role == "client")}
-        if not kind.with_file
-    ),
+    (kind for kind in RIGHTS_OF_CLIENTS if not kind.with_file),
     key=lambda kind: kind.code,
 )
 WRONG = [None, True, "text", b"bytes", 1.5, -1, (1 << 64) - 1, [], [None], {}, {"a": 1}]

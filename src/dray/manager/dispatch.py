@@ -12,11 +12,7 @@ from functools import partial
 
 from dray.manager import relay
 from dray.manager.context import Context
-from dray.manager.incoming import (
-    STREAM_FRAMES_WITH_BODY,
-    STREAM_FRAMES_WITHOUT_BODY,
-    ArrivingStreams,
-)
+from dray.manager.incoming import ArrivingStreams
 from dray.manager.peers import (
     Holes,
     Links,
@@ -26,37 +22,16 @@ from dray.manager.peers import (
     handle_repair_answer,
 )
 from dray.manager.relay import Relay
-from dray.manager.requests import (
-    REQUESTS_WITH_BODY,
-    REQUESTS_WITHOUT_BODY,
-    BodyHandler,
-    Handler,
-    Requests,
-)
+from dray.manager.requests import BodyHandler, Handler, Requests
 from dray.manager.rights import RIGHTS_OF_CLIENTS, RIGHTS_OF_MANAGERS, Rights
 from dray.manager.transactions import Transactions
 from dray.manager.works import Works
 from dray.wire import frames, peer_frames, transfer_frames
 from dray.wire.head import Head
 
-FOR_CLIENTS = REQUESTS_WITHOUT_BODY
-"""Requests of clients without a body."""
-FOR_MANAGERS: frozenset[type[Head]] = STREAM_FRAMES_WITHOUT_BODY | {
-    peer_frames.ConfirmationsAcked,
-    peer_frames.RepairAnswer,
-    transfer_frames.AttachBox,
-    transfer_frames.Credit,
-}
-"""Requests of other managers without a body."""
-WITH_BODY: frozenset[tuple[str, type[Head]]] = frozenset(
-    {("client", kind) for kind in REQUESTS_WITH_BODY}
-    | {("manager", kind) for kind in STREAM_FRAMES_WITH_BODY | {transfer_frames.Post}}
-)
-"""Requests of clients and managers with a body."""
-_FIRST_AND_CUT: frozenset[type[Head]] = frozenset({frames.Hello, frames.Cut, frames.Continuation})
+_FIRST_AND_CUT: tuple[type[Head], ...] = (frames.Hello, frames.Cut, frames.Continuation)
 FROM_CALLERS = frozenset(
-    kind.code
-    for kind in FOR_CLIENTS | FOR_MANAGERS | _FIRST_AND_CUT | {kind for _, kind in WITH_BODY}
+    kind.code for kind in (*RIGHTS_OF_CLIENTS, *RIGHTS_OF_MANAGERS, *_FIRST_AND_CUT)
 )
 """Codes of all frames that a caller may say. The head of any other is not even read."""
 
@@ -102,11 +77,11 @@ class Subjects:
         self._check_rights()
 
     def _check_rights(self) -> None:
-        """A frame without a row in the table of rights does not start."""
+        """The table of rights has a row for each frame that is decided, and no other."""
         for role, handlers, rows in (
             ("client", self.for_clients, RIGHTS_OF_CLIENTS),
             ("manager", self.for_managers, RIGHTS_OF_MANAGERS),
         ):
             with_body = {kind for whose, kind in self.with_body if whose == role}
-            lacking = (handlers.keys() | with_body) - rows.keys()
-            assert not lacking, f"frames of a {role} without a row in rights/table.py: {lacking}"
+            lacking = (handlers.keys() | with_body) ^ rows.keys()
+            assert not lacking, f"frames of a {role} without a row or a handler: {lacking}"

@@ -6,8 +6,4 @@ the parts that both ends share, are in `dray.manager.peers`.
 These ask it: `dispatch` and `requests`.
 """
 
-from dray.manager.incoming.streams import (
-    STREAM_FRAMES_WITH_BODY,
-    STREAM_FRAMES_WITHOUT_BODY,
-    ArrivingStreams,
-)
+from dray.manager.incoming.streams import ArrivingStreams

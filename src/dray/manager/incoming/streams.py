@@ -15,13 +15,6 @@ from dray.manager.session import Session
 from dray.wire import peer_frames
 from dray.wire.head import Head
 
-STREAM_FRAMES_WITHOUT_BODY: frozenset[type[Head]] = frozenset(
-    {peer_frames.OpenStream, peer_frames.Passed, peer_frames.EndStream, peer_frames.AheadDropped}
-)
-"""Frames of streams without a body."""
-STREAM_FRAMES_WITH_BODY: frozenset[type[Head]] = frozenset({peer_frames.Ahead, peer_frames.Data})
-"""Frames of streams with a body."""
-
 
 class ArrivingStreams:
     """The streams that come from other managers."""

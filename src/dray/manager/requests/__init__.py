@@ -7,10 +7,4 @@ These ask it: `dispatch` and `dray.offline`.
 """
 
 from dray.manager.requests.backup import BACKUP_CHECK, BackupRun
-from dray.manager.requests.requests import (
-    REQUESTS_WITH_BODY,
-    REQUESTS_WITHOUT_BODY,
-    BodyHandler,
-    Handler,
-    Requests,
-)
+from dray.manager.requests.requests import BodyHandler, Handler, Requests

@@ -158,24 +158,6 @@ _BODY_TRANSACTIONS: _BodyTable = {
     file_frames.SendFile: sending.handle_send_file,
 }
 _BODY_RELAY: _BodyTable = {transfer_frames.Post: relay.handle_post}
-REQUESTS_WITHOUT_BODY: frozenset[type[Head]] = frozenset().union(
-    _CONTEXT,
-    _RIGHTS,
-    _WORKS,
-    _TRANSACTIONS,
-    _UPLOADS,
-    _BATCHES,
-    _RECEIVES,
-    _LARGE_RECEIVES,
-    _LINKS,
-    _LINKS_AND_STREAMS,
-    _STRANGERS,
-    _BACKUPS,
-    _RELAY,
-)
-"""Requests without a body."""
-REQUESTS_WITH_BODY: frozenset[type[Head]] = frozenset().union(_BODY_TRANSACTIONS, _BODY_RELAY)
-"""Requests with a body."""
 
 
 class Requests:

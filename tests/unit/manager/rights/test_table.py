@@ -14,7 +14,6 @@ from dray.errors import (
     StatusQueueMissing,
     TransactionSequence,
 )
-from dray.manager.dispatch import FOR_CLIENTS, WITH_BODY
 from dray.manager.rights import table
 from dray.model.access import Access, AccessRule, Verb
 from dray.model.callers import NOBODY, Caller
@@ -35,6 +34,7 @@ from dray.wire import (
     transfer_frames,
 )
 from dray.wire.head import Head
+from dray.wire.peer_frames import Passed
 from dray.wire.record import PartMark, encode_record
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
@@ -63,9 +63,16 @@ def refused(caller, head: Head, body: bytes = b"") -> DrayError:
     return caught.value
 
 
-def test_each_frame_has_a_row():
-    with_body = {kind for role, kind in WITH_BODY if role == "client"}
-    assert table.RIGHTS_OF_CLIENTS.keys() == FOR_CLIENTS | with_body
+def test_each_frame_has_a_row(tmp_path):
+    subjects = look_into(ManagerDriver(tmp_path / "data").manager).subjects
+    with_body = {kind for role, kind in subjects.with_body if role == "client"}
+    assert table.RIGHTS_OF_CLIENTS.keys() == subjects.for_clients.keys() | with_body
+
+
+def test_a_row_without_a_frame_does_not_start(tmp_path, monkeypatch):
+    monkeypatch.setitem(table.RIGHTS_OF_CLIENTS, Passed, table.RIGHTS_OF_CLIENTS)
+    with pytest.raises(AssertionError, match=r"client without a row or a handler.*Passed"):
+        ManagerDriver(tmp_path / "data")
 
 
 def test_a_frame_without_a_row_does_not_start(tmp_path, monkeypatch):
