@@ -14,14 +14,7 @@ from collections.abc import Iterable
 from dray.daemon.limits import NOTICE_S
 from dray.daemon.repeats import Repeats
 from dray.daemon.timekeeper import Timekeeper
-from dray.manager.notices import (
-    BY_SENTENCE,
-    EACH_ONCE,
-    FOR_INFORMATION,
-    OTHERS,
-    Notice,
-    NoticeKind,
-)
+from dray.manager.notices import BY_SENTENCE, EACH_ONCE, FOR_INFORMATION, OTHERS, Notice, NoticeKind
 
 _log = logging.getLogger(__name__)
 

@@ -17,12 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from dray.daemon.limits import (
-    NOTICE_RETRY_S,
-    NOTICE_S,
-    NOTICE_SUBJECTS_MAX,
-    NOTICE_SUBJECTS_SHARE,
-)
+from dray.daemon.limits import NOTICE_RETRY_S, NOTICE_S, NOTICE_SUBJECTS_MAX, NOTICE_SUBJECTS_SHARE
 from dray.daemon.timekeeper import Timekeeper
 
 Item = TypeVar("Item")

@@ -19,12 +19,7 @@ from dray.daemon.access_record import AccessRecord, last_acts
 from dray.daemon.config import ServeOptions
 from dray.daemon.delivery_spans import traced
 from dray.daemon.direct.session import DirectSession, Take
-from dray.daemon.limits import (
-    HELLO_S,
-    SESSIONS_OF_EMBEDDED_MIN,
-    SESSIONS_SHARE,
-    STOP_S,
-)
+from dray.daemon.limits import HELLO_S, SESSIONS_OF_EMBEDDED_MIN, SESSIONS_SHARE, STOP_S
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets.addresses import own_addresses

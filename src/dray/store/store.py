@@ -30,13 +30,7 @@ from dray.store.heap.heap_file import Capture, Extent
 from dray.store.heap.releases import Releases
 from dray.store.heap.witness import note_end
 from dray.store.kinds import Kind
-from dray.store.limits import (
-    EXPRESS_BYTES,
-    HEAP_FILE_BYTES,
-    LOG_BYTES,
-    LOG_BYTES_MIN,
-    SECTOR_BYTES,
-)
+from dray.store.limits import EXPRESS_BYTES, HEAP_FILE_BYTES, LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES
 from dray.store.log.checkpoint import Snapshots
 from dray.store.log.group import SEAL, DirtyRange
 from dray.store.log.qmlog import Log

@@ -28,14 +28,7 @@ from dray.transfer.events import (
     Suspend,
 )
 from dray.transfer.fetch import ASKING, ConsumerState, Fetch, Said
-from dray.wire.transfer_frames import (
-    Cancelled,
-    Farewell,
-    Joined,
-    JoinRefused,
-    Resumed,
-    Suspended,
-)
+from dray.wire.transfer_frames import Cancelled, Farewell, Joined, JoinRefused, Resumed, Suspended
 
 _S = ConsumerState
 _STATES: Final = {

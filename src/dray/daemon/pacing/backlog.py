@@ -19,12 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dray.daemon.limits import (
-    BACKLOG_BYTES_MAX,
-    BACKLOG_BYTES_MIN,
-    BACKLOG_RATE_S,
-    BACKLOG_S,
-)
+from dray.daemon.limits import BACKLOG_BYTES_MAX, BACKLOG_BYTES_MIN, BACKLOG_RATE_S, BACKLOG_S
 
 Told = Callable[[], object]
 

@@ -12,12 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from dray.machine import Tick
-from dray.manager.events import (
-    Effect,
-    Event,
-    LinkFrame,
-    Request,
-)
+from dray.manager.events import Effect, Event, LinkFrame, Request
 from dray.wire.stream import Frame
 
 

@@ -30,22 +30,12 @@ from dray.large.digests import DIGESTS
 from dray.manager.change.names import journal_of
 from dray.manager.context import Context
 from dray.manager.disk import FollowedFiles, describe_in_file
-from dray.manager.facts import (
-    QueueFilesKept,
-    QueueOptionsSet,
-)
+from dray.manager.facts import QueueFilesKept, QueueOptionsSet
 from dray.manager.notices import NoticeKind
 from dray.manager.queue import ADMIN_QUEUE, NOTIFY_QUEUE, ORDER_QUEUE, StoredQueue
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueOptions
-from dray.store.lqs import (
-    FOLDER,
-    Description,
-    Found,
-    NotAFileOfOursError,
-    decode,
-    encode,
-)
+from dray.store.lqs import FOLDER, Description, Found, NotAFileOfOursError, decode, encode
 
 LQS_EVENTS: Final = {ADMIN_QUEUE: 2020, NOTIFY_QUEUE: 2051, ORDER_QUEUE: 2052}
 _FIXED: Final = {

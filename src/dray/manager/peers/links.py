@@ -39,13 +39,7 @@ from dray.machine import Tick
 from dray.manager.change import delivered_tails
 from dray.manager.entries import lookup_id_of
 from dray.manager.events import HangUp, LinkSend, Peer
-from dray.manager.facts import (
-    Delivered,
-    EndForgotten,
-    StreamDiverged,
-    StreamRenewed,
-    pack_lookups,
-)
+from dray.manager.facts import Delivered, EndForgotten, StreamDiverged, StreamRenewed, pack_lookups
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers, possession
 from dray.manager.peers.confirmations import act_on, hear_of_ends, is_sensible

@@ -32,13 +32,7 @@ from dray.manager.change import (
 from dray.manager.context import Context
 from dray.manager.entries import extent_of, lookup_id_of, route_of, tail_of, with_class, with_expiry
 from dray.manager.events import Peer
-from dray.manager.facts import (
-    DivergenceResolved,
-    PeerForgotten,
-    PeerMet,
-    Restored,
-    SourceMet,
-)
+from dray.manager.facts import DivergenceResolved, PeerForgotten, PeerMet, Restored, SourceMet
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
 from dray.manager.peers.bound_callers import BoundCallers

@@ -52,11 +52,7 @@ from dray.model.access import Verb
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
-from dray.model.limits import (
-    ENDS_REMEMBERED_MAX,
-    LABEL_CHARACTERS_MAX,
-    SIZE_BYTES_MAX,
-)
+from dray.model.limits import ENDS_REMEMBERED_MAX, LABEL_CHARACTERS_MAX, SIZE_BYTES_MAX
 from dray.model.names import QueueAddress, check_new_queue_name
 from dray.model.queue import DeliveryInfo, ManagerInfo, QueueInfo, QueueOptions
 from dray.wire import frames, message_frames, queue_frames

@@ -15,14 +15,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from dray.manager.entries import extents_of, place_of, split_tails
-from dray.manager.facts import (
-    Committed,
-    Fact,
-    Restored,
-    UploadBegun,
-    UploadDropped,
-    UploadMarked,
-)
+from dray.manager.facts import Committed, Fact, Restored, UploadBegun, UploadDropped, UploadMarked
 from dray.store.heap.heap import Extent
 
 

@@ -33,14 +33,7 @@ from typing import Final
 from dray.errors import StoreCorrupt, StoreFull
 from dray.store.disk import Disk, File, ReadableBuffer
 from dray.store.heap.descriptors import Descriptors
-from dray.store.heap.heap_file import (
-    Capture,
-    Extent,
-    HeapFile,
-    Occupancy,
-    missing_file,
-    short_file,
-)
+from dray.store.heap.heap_file import Capture, Extent, HeapFile, Occupancy, missing_file, short_file
 from dray.store.heap.heap_pool import HeapPool
 from dray.store.kinds import Kind, express_files, file_name, numbers_of
 from dray.store.limits import (

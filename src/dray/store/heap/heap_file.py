@@ -19,12 +19,7 @@ from dray.errors import StoreCorrupt
 from dray.store.decisions import BRING_IT_BACK
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, File, ReadableBuffer
 from dray.store.kinds import Kind, file_name, kind_of
-from dray.store.limits import (
-    BEGIN_BYTES_MIN,
-    BLOCK_BYTES,
-    COPIED_BYTES_LITTLE,
-    WRITE_PIECE_BYTES,
-)
+from dray.store.limits import BEGIN_BYTES_MIN, BLOCK_BYTES, COPIED_BYTES_LITTLE, WRITE_PIECE_BYTES
 
 
 class Extent(NamedTuple):

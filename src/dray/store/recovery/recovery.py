@@ -33,13 +33,7 @@ from dray.store.heap.heap import Extent, Occupancy, file_name
 from dray.store.heap.maps import Disagreement, compare, read_map
 from dray.store.heap.witness import NotedEnd, read_end
 from dray.store.limits import LOG_SCAN_BYTES
-from dray.store.log.checkpoint import (
-    NAMES,
-    SEQUENCES,
-    TRANSACTIONS,
-    Snapshots,
-    read_snapshot,
-)
+from dray.store.log.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, Snapshots, read_snapshot
 from dray.store.log.group import DirtyRange
 from dray.store.log.qmlog import Chain, LogReader
 from dray.store.recovery.survey import Survey
