@@ -6,12 +6,10 @@ A live manager's lock is respected; a folder that was copied without a lock file
 
 from __future__ import annotations
 
-import fcntl
 import os
-from pathlib import Path
 from typing import Final, NoReturn
 
-from dray.errors import StoreCorrupt, StoreError, StoreLocked
+from dray.errors import StoreCorrupt, StoreError
 from dray.store.decisions import BRING_IT_BACK
 from dray.store.disk import (
     FOLDER_NAME,
@@ -26,7 +24,7 @@ from dray.store.heap.heap import Extent, file_name
 from dray.store.heap.heap_file import missing_file, short_file
 from dray.store.location import refuse_if_moved
 from dray.store.manifest import read_manifest
-from dray.store.real_disk import fill
+from dray.store.real_disk import StoreFolder, fill
 
 _DESCRIPTORS_MAX: Final = 64
 
@@ -74,14 +72,12 @@ class ReadOnlyFile:
         raise _refused(f"cut {self.name} to {size} bytes")
 
 
-class ReadOnlyDisk:
+class ReadOnlyDisk(StoreFolder):
     """The folder `storage` under a data directory, as it is."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Take the data directory at `path`. Raises StoreMoved, StoreError if there is none."""
-        self.path = Path(path)
-        self._folder = self.path / FOLDER_NAME
-        self._lock = -1
+        super().__init__(path)
         refuse_if_moved(self.path)
         if not self._folder.is_dir():
             sentence = (
@@ -98,13 +94,7 @@ class ReadOnlyDisk:
             return
         except OSError as error:
             raise no_access(error, LOCK_NAME, "open") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(descriptor)
-            sentence = f"{self.path} belongs to process {owner}, which is alive; stop it first"
-            raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
+        self._take_lock(descriptor)
         self._lock = descriptor
 
     def open(self, name: str, *, size: int = 0) -> ReadOnlyFile:
@@ -122,11 +112,6 @@ class ReadOnlyDisk:
         """Give a descriptor of the caller's own; any thread may ask. Raises StoreCorrupt."""
         return self.open(name).descriptor()
 
-    def exists(self, name: str) -> bool:
-        """Whether there is a file of that name."""
-        with translated(name, "look for"):
-            return (self._folder / name).exists()
-
     def names(self, folder: str = "") -> list[str]:
         """The files of a folder, sorted; none if there is no such folder."""
         with translated(folder or FOLDER_NAME, "list"):
@@ -134,11 +119,6 @@ class ReadOnlyDisk:
                 return []
             with os.scandir(self._folder / folder) as entries:
                 return sorted(entry.name for entry in entries if entry.is_file())
-
-    def not_files(self) -> list[str]:
-        """Names in the folder that are not files, sorted."""
-        with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
-            return sorted(entry.name for entry in entries if not entry.is_file())
 
     def had_store(self) -> bool:
         """Whether the manifest tells so; one that cannot be read tells nothing."""

@@ -111,15 +111,44 @@ class RealFile:
             os.close(descriptor)
 
 
-class RealDisk:
+class StoreFolder:
+    """The folder `storage` under a data directory, as far as nobody changes it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Take the data directory at `path`."""
+        self.path = Path(path)
+        self._folder = self.path / FOLDER_NAME
+        self._lock = -1
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        with translated(name, "look for"):
+            return (self._folder / name).exists()
+
+    def not_files(self) -> list[str]:
+        """Names in the folder that are not files, sorted."""
+        with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
+            return sorted(entry.name for entry in entries if not entry.is_file())
+
+    def _take_lock(self, descriptor: int) -> None:
+        """Lock the file of a descriptor, or close it and raise StoreLocked."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            told = os.pread(descriptor, _PID_CHARACTERS, 0).decode("ascii", "replace")
+            owner = told.strip() or "unknown"
+            os.close(descriptor)
+            sentence = f"{self.path} belongs to process {owner}, which is alive; stop it first"
+            raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
+
+
+class RealDisk(StoreFolder):
     """The folder `storage` under a data directory, made if missing."""
 
     def __init__(self, path: str | os.PathLike[str], *, changes: OwnChanges | None = None) -> None:
         """Take the data directory at `path`, telling `changes`. Raises StoreMoved, StoreError."""
-        self.path = Path(path)
-        self._folder = self.path / FOLDER_NAME
+        super().__init__(path)
         self._changes = changes
-        self._lock = -1
         check_location(self.path)
         try:
             made = [each for each in (self.path, *self.path.parents) if not each.exists()]
@@ -138,14 +167,7 @@ class RealDisk:
             descriptor = open_own(self._folder / LOCK_NAME)
         except OSError as error:
             raise self._unusable(error) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            told = os.pread(descriptor, _PID_CHARACTERS, 0).decode("ascii", "replace")
-            owner = told.strip() or "unknown"
-            os.close(descriptor)
-            sentence = f"{self.path} belongs to process {owner}, which is alive; stop it first"
-            raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
+        self._take_lock(descriptor)
         try:
             # The store may have been moved away while we waited at the door.
             check_location(self.path)
@@ -201,23 +223,13 @@ class RealDisk:
                 raise translation(error, name, "open") from error
             raise unreadable(error, name) from error
 
-    def exists(self, name: str) -> bool:
-        """Whether there is a file of that name."""
-        with translated(name, "look for"):
-            return (self._folder / name).exists()
-
     def names(self, folder: str = "") -> list[str]:
-        """The files of a folder; none if there is no such folder yet."""
+        """The files of a folder, sorted; none if there is no such folder yet."""
         with translated(folder or FOLDER_NAME, "list"):
             if folder and not (self._folder / folder).exists():
                 return []
             with os.scandir(self._folder / folder) as entries:
                 return sorted(entry.name for entry in entries if entry.is_file())
-
-    def not_files(self) -> list[str]:
-        """Names in the folder that are not files."""
-        with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
-            return sorted(entry.name for entry in entries if not entry.is_file())
 
     def had_store(self) -> bool:
         """Nothing tells: this one keeps no manifest."""
