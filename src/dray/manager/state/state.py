@@ -18,40 +18,10 @@ from dray.delivery.events import DeliverySettings
 from dray.delivery.incoming import IncomingStreams
 from dray.delivery.judgement import PeerPosition
 from dray.delivery.outgoing import OutgoingStream
+from dray.manager import facts
 from dray.manager.entries import claims_in, extents_of, place_in, place_of, split_tails
 from dray.manager.events import Peer
-from dray.manager.facts import (
-    Accepted,
-    BatchCommitted,
-    BatchStaged,
-    Committed,
-    Confirmation,
-    Delivered,
-    DivergenceResolved,
-    EndForgotten,
-    Fact,
-    IncarnationBegan,
-    LargeMoved,
-    ManagerNamed,
-    NumbersLeased,
-    PositionsReserved,
-    Prepared,
-    PreparedAborted,
-    PurgePending,
-    PutBack,
-    QueueCreated,
-    QueueDeleted,
-    QueueFilesKept,
-    QueueOptionsSet,
-    QueuePaused,
-    QuotaSet,
-    Relocated,
-    Restored,
-    StreamDiverged,
-    StreamEnded,
-    StreamRenewed,
-    unpack_lookups,
-)
+from dray.manager.facts import Fact, unpack_lookups
 from dray.manager.queue import (
     FIRST_USER_QUEUE,
     ORDER_QUEUE,
@@ -99,14 +69,14 @@ class State(QueueContents):
         """How far the confirmations of each outgoing stream have been acted upon."""
         self.awaiting = Awaiting(self.queues, self.heard)
         """Delivered messages by their numbers: an index, made anew by `look` after a start."""
-        self.prepared: dict[int, Prepared] = {}
+        self.prepared: dict[int, facts.Prepared] = {}
         self.batch_outcomes = BatchOutcomes()
         self.uploads = Uploads()
         self.stream_ends = StreamEnds()
         """For deleted outgoing queues: the destinations to be told."""
         self.identity = StoreIdentity()
         self.outcomes = Outcomes()
-        self.quotas_set: QuotaSet | None = None
+        self.quotas_set: facts.QuotaSet | None = None
         """The manager's quotas, once they were set while it ran."""
         self.queue_files_kept = False
         """Whether every queue has its file, or had it once."""
@@ -114,14 +84,14 @@ class State(QueueContents):
     def apply(self, fact: Fact) -> None:
         """Make a fact true."""
         self.apply_without_sequences(fact)
-        if type(fact) is not Committed or fact.confirmations:
+        if type(fact) is not facts.Committed or fact.confirmations:
             self.sequences.apply(fact)
 
     def apply_without_sequences(self, fact: Fact) -> None:
         """Make true what of a fact is kept in MQTrans."""
         kind = type(fact)
         self.identity.apply(fact)
-        if kind is not Committed or self.uploads.kept:
+        if kind is not facts.Committed or self.uploads.kept:
             self.uploads.apply(fact, self.released)
         applier = self._APPLIERS.get(kind)
         if applier is not None:
@@ -133,7 +103,7 @@ class State(QueueContents):
         return self.sequences.incoming
 
     @property
-    def outbox(self) -> Outbox[Confirmation]:
+    def outbox(self) -> Outbox[facts.Confirmation]:
         """Confirmations that the sources of incoming streams are still to be told."""
         return self.sequences.outbox
 
@@ -154,7 +124,7 @@ class State(QueueContents):
                 yield from map(place_of, split_tails(tails))
         yield from self.uploads.live()
 
-    def _set_quota(self, fact: QuotaSet) -> None:
+    def _set_quota(self, fact: facts.QuotaSet) -> None:
         if fact.number == 0:
             self.quotas_set = fact
             self.ledger.limits[Account.COMPUTER] = fact.quota
@@ -165,19 +135,19 @@ class State(QueueContents):
             queue.options, quota=fact.quota, journal_quota=fact.journal_quota
         )
 
-    def _name(self, fact: ManagerNamed) -> None:
+    def _name(self, fact: facts.ManagerNamed) -> None:
         self.manager_id, self.name = fact.manager_id, fact.name
 
-    def _lease(self, fact: NumbersLeased) -> None:
+    def _lease(self, fact: facts.NumbersLeased) -> None:
         self.next_number = max(self.next_number, fact.upto)
 
-    def _delete_queue(self, fact: QueueDeleted) -> None:
+    def _delete_queue(self, fact: facts.QueueDeleted) -> None:
         queue = self.queues.get(fact.number)
         if queue is not None and queue.route is not None and queue.carried:
             self.stream_ends.ended(StreamEnd(queue.number, *queue.route.peer, fact.when_us))
         self._delete(fact.number)
 
-    def _end_stream(self, fact: StreamEnded) -> None:
+    def _end_stream(self, fact: facts.StreamEnded) -> None:
         """Nothing goes on in a stream any more; a queue that forwards has to tell that on."""
         forwarding: dict[int, list[int]] = {}
         for number, route, _ in (
@@ -195,13 +165,13 @@ class State(QueueContents):
         if fact.ended:
             self.arrival_routes.stream_ended(fact.source, fact.stream, self.queues.is_drained)
 
-    def _forget_end(self, fact: EndForgotten) -> None:
+    def _forget_end(self, fact: facts.EndForgotten) -> None:
         self.stream_ends.forgotten(fact.stream)
 
-    def _pause(self, fact: QueuePaused) -> None:
+    def _pause(self, fact: facts.QueuePaused) -> None:
         self.queues.numbered(fact.number).paused = fact.paused
 
-    def _accept(self, fact: Accepted) -> None:
+    def _accept(self, fact: facts.Accepted) -> None:
         self._admit(self.queues.numbered(fact.queue), fact.tails, fact.when_us)
         self.arrival_routes.accepted(fact)
         if fact.passed:
@@ -210,22 +180,22 @@ class State(QueueContents):
                 fact, self.arrival_routes, queue.skip_position(fact.when_us)
             )
 
-    def _keep_queue_files(self, _fact: QueueFilesKept) -> None:
+    def _keep_queue_files(self, _fact: facts.QueueFilesKept) -> None:
         self.queue_files_kept = True
 
-    def _set_options(self, fact: QueueOptionsSet) -> None:
+    def _set_options(self, fact: facts.QueueOptionsSet) -> None:
         self.queues.numbered(fact.number).options = fact.options
 
-    def _renew(self, fact: StreamRenewed) -> None:
+    def _renew(self, fact: facts.StreamRenewed) -> None:
         self._stream(fact.queue).renewed(fact.sequence_id, PeerPosition(*fact.judged))
 
-    def _diverge(self, fact: StreamDiverged) -> None:
+    def _diverge(self, fact: facts.StreamDiverged) -> None:
         self._stream(fact.queue).diverge(fact.sequence_id, fact.upto)
 
-    def _resolve(self, fact: DivergenceResolved) -> None:
+    def _resolve(self, fact: facts.DivergenceResolved) -> None:
         self._stream(fact.queue).resolved()
 
-    def _begin_incarnation(self, fact: IncarnationBegan) -> None:
+    def _begin_incarnation(self, fact: facts.IncarnationBegan) -> None:
         for queue in self.queues.outgoing():
             self._stream(queue.number).incarnation_began(fact.number)
 
@@ -234,16 +204,16 @@ class State(QueueContents):
         assert stream is not None, "only outgoing queues have streams"
         return stream
 
-    def _prepare(self, fact: Prepared) -> None:
+    def _prepare(self, fact: facts.Prepared) -> None:
         self.prepared[fact.transaction] = fact
 
-    def _commit_batch(self, fact: BatchCommitted) -> None:
+    def _commit_batch(self, fact: facts.BatchCommitted) -> None:
         """Forget the staged transactions; the fact of the commit has their records."""
         for number in fact.staged:
             self.prepared.pop(number, None)
         self.batch_outcomes.add(fact)
 
-    def _apply_committed(self, fact: Committed) -> None:
+    def _apply_committed(self, fact: facts.Committed) -> None:
         keep: frozenset[Extent] = frozenset()
         if fact.moved:
             keep = frozenset(extent for _, tails in fact.moved for extent in extents_of(tails))
@@ -267,7 +237,7 @@ class State(QueueContents):
         if fact.transaction:
             self.outcomes.add(fact.transaction)
 
-    def _apply_restored(self, fact: Restored) -> None:
+    def _apply_restored(self, fact: facts.Restored) -> None:
         """Skip every number that may have been given out after the backup was taken.
 
         Every queue is born again, since messages that had left it are back.
@@ -287,13 +257,13 @@ class State(QueueContents):
             queue.next_lookup_id = max(queue.next_lookup_id, fact.when_us)
             queue.born = self.identity.born
 
-    def _abort_prepared(self, fact: PreparedAborted) -> None:
+    def _abort_prepared(self, fact: facts.PreparedAborted) -> None:
         prepared = self.prepared.pop(fact.transaction, None)
         if prepared is not None:
             for _, tails in prepared.sends:
                 self._release_all(tails)
 
-    def _apply_delivered(self, fact: Delivered) -> None:
+    def _apply_delivered(self, fact: facts.Delivered) -> None:
         queue = self.queues.get(fact.queue)
         if queue is None:
             return
@@ -304,7 +274,7 @@ class State(QueueContents):
             queue.stream.acknowledged(fact.upto)
             queue.truncated_transactions.heard(fact.upto)
 
-    def create(self, fact: QueueCreated) -> StoredQueue:
+    def create(self, fact: facts.QueueCreated) -> StoredQueue:
         """Make a queue; it holds nothing yet."""
         queue = StoredQueue(fact.number, fact.name, QueueKind(fact.kind), fact.options)
         queue.born, queue.next_lookup_id = fact.born, fact.first_position
@@ -343,31 +313,31 @@ class State(QueueContents):
             queue.parent.sub_queues.remove(queue)
 
     _APPLIERS: ClassVar[dict[type[Fact], Callable[[State, Any], object]]] = {
-        ManagerNamed: _name,
-        NumbersLeased: _lease,
-        QueueCreated: create,
-        QueueDeleted: _delete_queue,
-        QueuePaused: _pause,
-        QuotaSet: _set_quota,
-        QueueOptionsSet: _set_options,
-        QueueFilesKept: _keep_queue_files,
-        StreamRenewed: _renew,
-        StreamDiverged: _diverge,
-        DivergenceResolved: _resolve,
-        IncarnationBegan: _begin_incarnation,
-        StreamEnded: _end_stream,
-        EndForgotten: _forget_end,
-        Restored: _apply_restored,
-        Committed: _apply_committed,
-        PutBack: QueueContents.put_back,
-        Relocated: QueueContents.relocate,
-        PurgePending: QueueContents.purge_later,
-        LargeMoved: QueueContents.move_large,
-        PositionsReserved: QueueContents.reserve_positions,
-        Accepted: _accept,
-        Delivered: _apply_delivered,
-        Prepared: _prepare,
-        BatchStaged: _prepare,
-        BatchCommitted: _commit_batch,
-        PreparedAborted: _abort_prepared,
+        facts.ManagerNamed: _name,
+        facts.NumbersLeased: _lease,
+        facts.QueueCreated: create,
+        facts.QueueDeleted: _delete_queue,
+        facts.QueuePaused: _pause,
+        facts.QuotaSet: _set_quota,
+        facts.QueueOptionsSet: _set_options,
+        facts.QueueFilesKept: _keep_queue_files,
+        facts.StreamRenewed: _renew,
+        facts.StreamDiverged: _diverge,
+        facts.DivergenceResolved: _resolve,
+        facts.IncarnationBegan: _begin_incarnation,
+        facts.StreamEnded: _end_stream,
+        facts.EndForgotten: _forget_end,
+        facts.Restored: _apply_restored,
+        facts.Committed: _apply_committed,
+        facts.PutBack: QueueContents.put_back,
+        facts.Relocated: QueueContents.relocate,
+        facts.PurgePending: QueueContents.purge_later,
+        facts.LargeMoved: QueueContents.move_large,
+        facts.PositionsReserved: QueueContents.reserve_positions,
+        facts.Accepted: _accept,
+        facts.Delivered: _apply_delivered,
+        facts.Prepared: _prepare,
+        facts.BatchStaged: _prepare,
+        facts.BatchCommitted: _commit_batch,
+        facts.PreparedAborted: _abort_prepared,
     }
