@@ -77,7 +77,7 @@ def held(server) -> dict[str, int]:
         "shares": len(server._held),
         "handshakes": len(server._handshakes._under_way),
         "lent files": around.copier.files_lent,
-        "files without a frame": len(around.copier.unclaimed),
+        "files without a frame": len(around.copier.unclaimed.since),
         "frames that are not whole": around.intake.bytes_held,
         "unsent bytes": around.unsent_bytes,
     }

@@ -150,8 +150,10 @@ class Split:
             priority=message.priority,
         )
         self._fragment_mark = PartMark(Part.FRAGMENT, sequence)
-        self._count = 0
-        self._size = 0
+        self.count = 0
+        """How many fragments there were so far."""
+        self.size = 0
+        """How many bytes the fragments had so far."""
 
     def header(self, size: int = SIZE_UNKNOWN) -> PartMessage:
         """The first part. Acknowledgments are asked for by the trailer, when all has come."""
@@ -165,16 +167,16 @@ class Split:
 
     def fragment(self, body: Buffer, packed: bytes | None = None) -> PartMessage:
         """The next fragment, `packed` or as it is; its number grows from 1."""
-        self._count += 1
-        self._size += len(body)
+        self.count += 1
+        self.size += len(body)
         if packed is None:
-            return self._fragment(body, self._count)
+            return self._fragment(body, self.count)
         mark = PartMark(Part.FRAGMENT, self._sequence, len(body))
-        return self._fragment(packed, self._count)._replace(mark=mark)
+        return self._fragment(packed, self.count)._replace(mark=mark)
 
     def trailer(self, digest: bytes) -> PartMessage:
         """The last part, with the digest of the whole body."""
-        return self._trailer(self._count, self._size, digest)
+        return self._trailer(self.count, self.size, digest)
 
     def fragments_of(self, size: int) -> int:
         """How many fragments a body of `size` bytes has; an empty one has one."""
@@ -192,18 +194,8 @@ class Split:
 
     def skip(self, size: int) -> None:
         """Pass over a fragment of `size` bytes that is there already."""
-        self._count += 1
-        self._size += size
-
-    @property
-    def count(self) -> int:
-        """How many fragments there were so far."""
-        return self._count
-
-    @property
-    def size(self) -> int:
-        """How many bytes the fragments had so far."""
-        return self._size
+        self.count += 1
+        self.size += size
 
     def _fragment(self, body: Buffer, number: int) -> PartMessage:
         message = msgspec.structs.replace(

@@ -23,13 +23,13 @@ def frame(number: int, body: bytearray) -> Frame:
 
 def test_everything_comes_out_as_it_went_in():
     line = Postponed()
-    assert not line
+    assert not line.line
     items = [SessionClosed(1), LinkUp(PEER), Follow(()), SessionClosed(2)]
     for item in items:
         line.add(item)
-    assert len(line) == 4
+    assert len(line.line) == 4
     assert [line.take() for _ in items] == items
-    assert not line
+    assert not line.line
 
 
 def test_a_body_is_kept_though_its_memory_is_used_again():
@@ -44,9 +44,9 @@ def test_one_look_at_the_time_is_enough_until_it_was_taken():
     line = Postponed()
     for _ in range(3):
         line.add(Tick())
-    assert (len(line), line.take()) == (1, Tick())
+    assert (len(line.line), line.take()) == (1, Tick())
     line.add(Tick())
-    assert len(line) == 1
+    assert len(line.line) == 1
 
 
 def test_only_requests_are_to_be_refused_when_it_is_given_up():
@@ -55,4 +55,4 @@ def test_only_requests_are_to_be_refused_when_it_is_given_up():
     for item in (Tick(), request, SessionClosed(3), Follow(())):
         line.add(item)
     assert list(line.give_up()) == [request]
-    assert not line
+    assert not line.line

@@ -58,22 +58,18 @@ class LentLoop(ClockedLoop):
 
     def __init__(self) -> None:
         """Begin with the turn of the calling thread, which runs the loop."""
-        self._turn = TurnLock()
-        self._turn.acquire()
-        self._waiting = _LendingSelector(self._turn)
+        self.turn = TurnLock()
+        """Held by whoever has the turn; `give_back` releases it for a borrower."""
+        self.turn.acquire()
+        self._waiting = _LendingSelector(self.turn)
         self._late = False
         super().__init__(self._waiting)
         self._waiting.time = self.time
 
-    @property
-    def turn(self) -> TurnLock:
-        """The lock; `give_back` releases it for a borrower."""
-        return self._turn
-
     def give_back(self) -> None:
         """End a borrower's turn; wake the loop if it would sleep past something."""
         late, self._late = self._late, False
-        self._turn.release()
+        self.turn.release()
         if late and not self.is_closed():
             self.call_soon_threadsafe(_nothing)
 

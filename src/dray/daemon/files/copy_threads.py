@@ -60,7 +60,8 @@ class CopyThreads:
         self._unfinished: dict[_Job, None] = {}
         self._threads: list[threading.Thread] = []
         self._wanted = 0
-        self._stuck = 0
+        self.stuck = 0
+        """How many wait for a file system that does not answer."""
         self._timer: asyncio.TimerHandle | None = None
         self._passed: asyncio.Future[None] | None = None
         for _ in range(COPY_THREADS):
@@ -71,11 +72,6 @@ class CopyThreads:
         """Whether something was neither done nor given up."""
         return bool(self._unfinished)
 
-    @property
-    def stuck(self) -> int:
-        """How many threads wait for a file system that does not answer."""
-        return self._stuck
-
     def submit(
         self, work: Work, files: tuple[int, ...], told: Told, freed: Freed = lambda: None
     ) -> None:
@@ -85,7 +81,7 @@ class CopyThreads:
         """
         job = _Job(work, files, told, freed)
         self._unfinished[job] = None
-        if self._stuck == self._wanted:
+        if self.stuck == self._wanted:
             self._loop.call_soon(self._refuse, job)
             return
         self._line.put(job)
@@ -103,7 +99,7 @@ class CopyThreads:
             self._timer.cancel()
         for _ in range(self._wanted):
             self._line.put(None)
-        for thread in self._threads if not self._stuck else ():
+        for thread in self._threads if not self.stuck else ():
             thread.join()
 
     def _start_one(self) -> None:
@@ -134,8 +130,8 @@ class CopyThreads:
             job.freed()
             self._tell(job, error)
             return
-        self._stuck -= 1
-        if self._wanted > COPY_THREADS + self._stuck:
+        self.stuck -= 1
+        if self._wanted > COPY_THREADS + self.stuck:
             self._wanted -= 1
             self._line.put(None)
         job.freed()
@@ -166,11 +162,11 @@ class CopyThreads:
         late = self._loop.time() - COPY_S
         for job in [each for each in self._unfinished if each.began and each.began <= late]:
             job.given_up = True
-            self._stuck += 1
+            self.stuck += 1
             if self._wanted < COPY_THREADS + COPIES_STUCK_MAX:
                 self._start_one()
             self._tell(job, FileHungError(f"its file system did not answer within {COPY_S:g} s"))
-        while self._stuck == self._wanted:
+        while self.stuck == self._wanted:
             try:
                 job_or_end = self._line.get_nowait()
             except queue.Empty:

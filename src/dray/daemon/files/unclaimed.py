@@ -21,28 +21,25 @@ class UnclaimedFiles:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin with none."""
         self._loop = loop
-        self._since: dict[GiveUp, asyncio.TimerHandle] = {}
-
-    def __len__(self) -> int:
-        """How many connections have lent a file whose frame is not whole."""
-        return len(self._since)
+        self.since: dict[GiveUp, asyncio.TimerHandle] = {}
+        """Connections that have lent a file whose frame is not whole."""
 
     def came(self, lender: GiveUp) -> None:
         """Note that a connection has lent a file before its frame."""
-        if lender in self._since:
+        if lender in self.since:
             return
-        self._since[lender] = self._loop.call_later(CLAIM_S, self._too_late, lender)
-        if len(self._since) > FILES_UNCLAIMED_MAX:
-            oldest = next(iter(self._since))
+        self.since[lender] = self._loop.call_later(CLAIM_S, self._too_late, lender)
+        if len(self.since) > FILES_UNCLAIMED_MAX:
+            oldest = next(iter(self.since))
             self.claimed(oldest)
             oldest(f"more than {FILES_UNCLAIMED_MAX} files came before their frames")
 
     def claimed(self, lender: GiveUp) -> None:
         """Note that the frame is whole, or that the connection has ended."""
-        timer = self._since.pop(lender, None)
+        timer = self.since.pop(lender, None)
         if timer is not None:
             timer.cancel()
 
     def _too_late(self, lender: GiveUp) -> None:
-        del self._since[lender]
+        del self.since[lender]
         lender(f"a file came and its frame did not within {CLAIM_S:.0f} s")

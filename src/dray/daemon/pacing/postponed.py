@@ -34,10 +34,6 @@ class Postponed:
         """Events and effects that stand in it."""
         self._ticks = 0
 
-    def __len__(self) -> int:
-        """How many stand in line."""
-        return len(self.line)
-
     def add(self, item: Item) -> None:
         """Put it behind the others; its body is copied, for its memory is used again at once.
 

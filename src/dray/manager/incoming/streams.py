@@ -39,7 +39,8 @@ class ArrivingStreams:
 
     def go_on(self) -> None:
         """Tell the sources that have waited for room or a queue, and whose wait is over."""
-        if self._sources.waiting_for_room:
+        waiting = self._sources.waiting_for_room
+        if waiting.for_quota or waiting.for_disk:
             arrivals.tell_of_room(self._sources)
         if self._sources.missing_queues:
             arrivals.tell_of_new_queues(self._sources)

@@ -54,10 +54,6 @@ class WaitingForRoom:
         self._seen: tuple[int, int | None] = (0, None)
         self._look_at = 0.0
 
-    def __len__(self) -> int:
-        """How many wait."""
-        return len(self.for_quota) + len(self.for_disk)
-
     def add(self, session: Session, stream: int, queue: StoredQueue, left_out: list[int]) -> None:
         """Note that the quota had no room for messages of these lengths; forget an older note."""
         self.admitted(session, stream)

@@ -47,17 +47,13 @@ class Lookup:
 
     def _begin(self) -> None:
         self._positions: dict[int, int | list[int]] = {}
-        self._count = 0
+        self.known = 0
+        """How many positions it holds, also of messages that have left."""
         self._upto = 0
         self._returned: list[int] = []
         self._index.put_back_too.append(self._returned)
         self.arrived: set[int] | None = None
         """Keys of what has come since they were taken; None stands for every key."""
-
-    @property
-    def known(self) -> int:
-        """How many positions it holds, also of messages that have left."""
-        return self._count
 
     def end(self) -> None:
         """Hear no more of messages that are put back."""
@@ -69,7 +65,7 @@ class Lookup:
 
         Raises `StoreCorrupt` for a message that cannot be read.
         """
-        if self._count > 2 * len(self._index) + LOOKUP_READ_AT_ONCE:
+        if self.known > 2 * len(self._index) + LOOKUP_READ_AT_ONCE:
             self.end()
             self._begin()
         room = LOOKUP_READ_AT_ONCE
@@ -105,7 +101,7 @@ class Lookup:
                 at += 1
             else:
                 del positions[at]
-                self._count -= 1
+                self.known -= 1
         if not positions:
             self._positions.pop(key, None)
 
@@ -129,7 +125,7 @@ class Lookup:
             if at < len(known) and known[at] == position:
                 return
             insort(known, position)
-        self._count += 1
+        self.known += 1
 
 
 class Sought(NamedTuple):

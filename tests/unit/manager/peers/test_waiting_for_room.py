@@ -136,9 +136,9 @@ def test_a_source_that_has_gone_is_forgotten_and_tries_again_when_it_is_back(pai
     here.send(here.open(ADDRESS), message(1_000))
     pair.deliver()
     waiting = look_into(pair.destination.manager).waiting_for_room
-    assert len(waiting) == 1
+    assert len(waiting.for_quota | waiting.for_disk) == 1
     pair.cut()
-    assert len(waiting) == 0
+    assert len(waiting.for_quota | waiting.for_disk) == 0
     receive_one(there)
     pair.source.advance(5.0)
     pair.deliver()
@@ -155,7 +155,8 @@ def test_who_tried_again_by_himself_waits_no_more(pair: Pair) -> None:
     pair.source.advance(30.0)
     pair.deliver()
     assert count(pair) == 1
-    assert len(look_into(pair.destination.manager).waiting_for_room) == 0
+    waiting = look_into(pair.destination.manager).waiting_for_room
+    assert not waiting.for_quota | waiting.for_disk
 
 
 def fill(pair: Pair, monkeypatch: pytest.MonkeyPatch, free: int) -> dict[str, int]:
@@ -239,15 +240,15 @@ def test_a_stream_that_found_the_disk_full_and_then_its_quota_is_told_once(
     here.send(here.open(ADDRESS), message(1_000))
     pair.deliver()
     waiting = look_into(pair.destination.manager).waiting_for_room
-    assert len(waiting) == 1
+    assert len(waiting.for_quota | waiting.for_disk) == 1
     there.call(queue_frames.SetQuota("", QUOTA, None))
     room["free"] = 1 << 40
     pair.destination.advance(ROOM_LOOK_S)
     pair.deliver()
-    assert (count(pair), told_of_room(pair), len(waiting)) == (0, 1, 1)
+    assert (count(pair), told_of_room(pair), len(waiting.for_quota | waiting.for_disk)) == (0, 1, 1)
     receive_one(there)
     pair.deliver()
-    assert (count(pair), told_of_room(pair), len(waiting)) == (1, 2, 0)
+    assert (count(pair), told_of_room(pair), len(waiting.for_quota | waiting.for_disk)) == (1, 2, 0)
 
 
 def refusals(pair: Pair) -> list[str]:
@@ -264,7 +265,8 @@ def test_a_source_that_has_gone_is_not_waited_for_with_a_full_disk_either(
     pair.deliver()
     assert there.manager.deadline() is not None
     pair.cut()
-    assert len(look_into(there.manager).waiting_for_room) == 0
+    waiting = look_into(there.manager).waiting_for_room
+    assert not waiting.for_quota | waiting.for_disk
     assert there.manager.deadline() is None
 
 
