@@ -10,6 +10,7 @@ from dray.manager.events import (
     Answer,
     SessionClosed,
 )
+from dray.manager.relay import Meter
 from dray.model.limits import BOX_CHARACTERS_MAX, MIB, RELAYED_BYTES_MAX
 from dray.wire.frames import Done
 from dray.wire.transfer_frames import AttachBox, Credit, Post
@@ -202,3 +203,14 @@ def test_a_negative_credit_is_refused_and_none_at_all_is_not(tmp_path):
     with pytest.raises(InvalidArgument):
         caller.call(Credit(-1))
     assert caller.answers(caller.ask(Credit(0))) == []
+
+
+def test_a_meter_lets_one_frame_of_any_size_go_and_others_up_to_its_bound():
+    meter = Meter()
+    assert meter.spend(RELAYED_BYTES_MAX + 5)
+    assert not meter.spend(0)
+    meter.gain(6)
+    assert meter.spend(1), "up to the bound itself"
+    assert not meter.spend(1)
+    meter.gain(RELAYED_BYTES_MAX + 100)
+    assert meter.under_way == 0, "what was never spent is not gained"

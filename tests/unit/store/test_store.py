@@ -602,3 +602,19 @@ def test_crash_after_crash_fills_the_reserve_and_then_asks_for_a_checkpoint(disk
         store.checkpoint(ledger.snapshot())
     store.sync()
     assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()
+
+
+def test_of_a_file_that_is_flushed_again_only_what_is_new_in_it_counts(disk):
+    store, ledger = opened(disk)
+    ledger.put(store, 1, bytes(HEAP_BYTES // 2))
+    ledger.end_turn(store)
+    store.sync()
+    assert store.handed_out_bytes == 0
+    ledger.put(store, 2, bytes(HEAP_BYTES // 2))
+    unsynced = store.unsynced_bytes
+    files = store.flush_hint()
+    assert len(files) == 1
+    assert store.handed_out_bytes == unsynced == HEAP_BYTES // 2
+    for file in files:
+        file.sync()
+    store.flushed(files)

@@ -20,6 +20,7 @@ from dray.store.store import Store
 from dray.testing.disk import SimDisk
 from dray.wire import frames, queue_frames
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, ManagerDriver, new_disk
 
 ORDERS = file_name(16, "\\private$\\orders")
@@ -419,3 +420,15 @@ def test_a_file_that_may_not_be_opened_once_it_serves_ends_the_store(driver, mon
             driver.session().create("orders")
     with pytest.raises(StorePoisoned):
         driver.store.sync()
+
+
+def test_an_edit_that_asks_for_no_journal_makes_none(driver):
+    driver.session().create("orders")
+    driver.stop()
+    before = names(driver)
+    driver.edit(ORDERS, "Quota=none\nJQuota=none", "Quota=77\nJQuota=none")
+    driver.start()
+    assert driver.manager.files_report.taken_over == [ORDERS]
+    assert driver.info("orders").quota == 77
+    assert names(driver) == before
+    assert look_into(driver.manager).state.queues.named("orders").journal is None

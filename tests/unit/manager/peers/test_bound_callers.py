@@ -122,6 +122,17 @@ def test_a_forgotten_caller_leaves_its_place_to_the_next_and_its_streams_end(dri
     assert [each.caller for each in peers(driver)] == ["cert:mallory"]
 
 
+def test_no_other_connection_ends_when_a_caller_is_forgotten(driver):
+    first, other = called(driver, CERTIFIED), called(driver, CERTIFIED, "c")
+    client = driver.session()
+    assert not opens(first)
+    assert not opens(other)
+    driver.effects.clear()
+    client.call(queue_frames.ForgetPeer(ID))
+    closed = [each.session for each in driver.effects if isinstance(each, CloseSession)]
+    assert closed == [first.number]
+
+
 def test_a_caller_comes_as_a_bounded_number_of_managers(driver, monkeypatch):
     monkeypatch.setattr(bound_callers, "SOURCES_OF_CALLER_MAX", 2)
     driver.turn(AccessChanged(Access([allowing("cert:*", "deliver", "orders")])))

@@ -455,3 +455,38 @@ def test_the_last_range_of_too_many_holes_covers_all_that_are_left():
     kept = holes[: HOLES_NAMED_MAX - 1]
     assert nameable(holes) == [*kept, [holes[len(kept)][0], holes[-1][1]]]
     assert nameable(["header", *holes]) == ["header", *kept[:-1], [kept[-1][0], holes[-1][1]]]
+
+
+def test_parts_that_still_wait_at_the_source_are_not_gone(pair: Pair) -> None:
+    pair.net.block("a", "d")
+    sequence = pair.send()
+    assert repaired_for(pair, pair.leading, sequence, missing=["header", [1, 5], "trailer"]) == []
+    assert repaired_for(pair, pair.leading, sequence, missing=[[5, 7]]) == [[6, 7]]
+    assert repaired_for(pair, pair.leading, sequence, missing=[[0, 5]]) == [[0, 0]]
+    pair.net.unblock("a", "d")
+
+
+def test_a_fragment_alone_is_told_gone_as_a_range_of_one(pair: Pair) -> None:
+    sequence = pair.send_with_hole()
+    assert repaired_for(pair, pair.leading, sequence, missing=[[4, 6]]) == [[6, 6]]
+    assert repaired_for(pair, pair.leading, sequence, missing=[[3, 3]]) == [[3, 3]]
+
+
+def test_when_as_many_repairs_are_open_as_there_may_be_nobody_has_another(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIRS_MAX", 2)
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIRS_SHARE", 1)
+    net = Net(tmp_path, "abd")
+    net["d"].session().create("heavy")
+    net["d"].session().create("statusq")
+    pairs = Pair(tmp_path, net, "a"), Pair(tmp_path, net, "b")
+    for pair in (pairs[0], pairs[0], pairs[1]):
+        used = pair.destination.call(queue_frames.DescribeQueue("heavy")).info.byte_count
+        pair.send_with_hole(used + 3_500)
+    net.block("a", "d")
+    net.block("b", "d")
+    caller = net["d"].session()
+    (told,) = answers_to(net, caller, pairs[1].receive(caller))
+    assert isinstance(told, frames.Failed)
+    assert "too many others" in told.sentence

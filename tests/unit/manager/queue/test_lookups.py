@@ -208,3 +208,33 @@ def test_a_caller_that_looks_in_very_many_queues_costs_only_its_own_lookups(tmp_
     assert hers in {each for each, _ in lookups.used.values()}
     assert len(lookups) == 4
     assert taken(ada, orders, by(2))
+
+
+def test_messages_whose_ids_look_alike_are_told_apart(driver, monkeypatch):
+    monkeypatch.setattr("dray.manager.queue.lookups._hash", lambda _: 1)
+    caller = driver.session()
+    queue = caller.create("replies")
+    caller.send(queue, Message(body=b"0"), *[answer_to(n, b"%d" % n) for n in (1, 2, 3)])
+    for number in (2, 3, 1):
+        (found,) = taken(caller, queue, by(number))
+        assert found.endswith(b"%d" % number)
+    with pytest.raises(MessageNotFound):
+        taken(caller, queue, by(1))
+
+
+def test_what_has_left_is_known_no_more_and_what_is_held_still_is(driver):
+    caller = driver.session()
+    queue = filled(caller, 3)
+    caller.send(queue, answer_to(0), answer_to(0))
+    taken(caller, queue, by(2))
+    ((lookup, _),) = look_into(driver.manager).lookups.used.values()
+    assert lookup.known == 5
+    holding = caller.number_for()
+    caller.receive(queue, transaction=holding, max_messages=1, select=by(0))
+    taken(caller, queue, by(0))
+    taken(caller, queue, by(0))
+    with pytest.raises(MessageNotFound):
+        taken(caller, queue, by(0))
+    assert lookup.known == 3, "the held one, and two that nobody has asked for since"
+    caller.call(message_frames.Abort(holding))
+    assert taken(caller, queue, by(0))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
+from dray.manager.entries import unpack
 from dray.model.classes import Part
+from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.model.message import Message
-from dray.wire import frames, large_frames, message_frames, selections
+from dray.store.heap.heap import file_name
+from dray.wire import frames, large_frames, message_frames, queue_frames, selections
 from dray.wire.record import PartMark
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
@@ -262,3 +266,122 @@ def test_a_list_stays_in_order_when_a_first_part_is_taken(driver: ManagerDriver)
     firsts = [entry.first_lookup_id for entry in listed.entries]
     assert firsts == sorted(firsts) == [2, 5]
     assert listed.entries[0].missing == ["header"]
+
+
+def listed(caller: Caller, queue: int, most: int = 10, **options: object) -> list[int]:
+    found = caller.call(large_frames.LargeList(queue, options.pop("after", 0), most, **options))
+    return [each.sequence for each in found.entries]
+
+
+def test_a_list_ends_where_messages_or_bytes_are_reached_and_has_one_message_in_any_case(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue, sequences = caller.create("files"), []
+    for fragments in (2, 3, 4):
+        transaction = caller.number_for()
+        sequences.append(send_large(caller, queue, fragments, transaction))
+        caller.commit(transaction, 3)
+    entries = caller.call(large_frames.LargeList(queue, 0, 10)).entries
+    assert [each.fragment_count for each in entries] == [2, 3, 4]
+    two = entries[0].size + entries[1].size
+    assert listed(caller, queue, 1) == sequences[:1]
+    assert listed(caller, queue, BATCH_MESSAGES_MAX) == sequences
+    assert listed(caller, queue, max_bytes=two) == sequences[:2]
+    assert listed(caller, queue, max_bytes=two - 1) == sequences[:1]
+    assert listed(caller, queue, max_bytes=1) == sequences[:1]
+    assert listed(caller, queue, after=entries[0].first_lookup_id) == sequences[1:]
+    assert listed(caller, queue, after=entries[0].first_lookup_id - 1) == sequences
+    for most in (0, BATCH_MESSAGES_MAX + 1):
+        with pytest.raises(errors.Misuse, match=f"max_messages must be 1 to .*, not {most}"):
+            listed(caller, queue, most)
+
+
+def test_a_list_with_held_messages_knows_as_much_of_them_as_of_others(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    send_large(caller, queue, 2, transaction)
+    send_large(caller, queue, 2, transaction)
+    caller.commit(transaction, 6)
+    before = caller.call(large_frames.LargeList(queue, 0, 10)).entries
+    assert [each.transaction_size for each in before] == [2, 2]
+    take_large(caller, queue, caller.number_for())
+    assert listed(caller, queue) == []
+    assert caller.call(large_frames.LargeList(queue, 0, 10, held=True)).entries == before
+
+
+def test_a_part_is_put_aside_only_if_its_holder_reports_it_and_it_is_damaged(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    send_large(caller, queue, 2, transaction)
+    caller.commit(transaction, 3)
+    found = take_large(caller, queue, caller.number_for())
+    report = large_frames.PartDamaged(queue, found.parts[0].lookup_id)
+    for asker in (caller, other):
+        assert asker.call(report) == frames.Done(0), "it is whole"
+    assert caller.call(large_frames.PartDamaged(queue, 999)) == frames.Done(0)
+    packed, _ = look_into(driver.manager).state.queues.numbered(queue).index.held(report.lookup_id)
+    entry = unpack(packed)
+    with (driver.path / "storage" / file_name(entry.file)).open("r+b") as file:
+        file.seek(entry.offset + entry.length - 1)
+        file.write(b"?")
+    assert other.call(report) == frames.Done(0), "it holds nothing"
+    assert caller.call(report) == frames.Done(1)
+    assert caller.call(report) == frames.Done(0)
+
+
+def test_a_large_message_is_received_by_its_sequence_only_while_it_is_free(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequences = [send_large(caller, queue, 2, transaction) for _ in range(2)]
+    caller.commit(transaction, 6)
+
+    def take(asker: Caller, number: int) -> int:
+        name = f"{driver.manager_id}\\{number}"
+        return take_large(
+            asker, queue, asker.number_for(), select=selections.SelectBySequence(name)
+        ).sequence
+
+    assert take(caller, sequences[1]) == sequences[1]
+    for gone in (sequences[1], 999):
+        with pytest.raises(errors.MessageNotFound):
+            take(other, gone)
+    assert take(other, sequences[0]) == sequences[0]
+
+
+def test_a_large_message_is_received_by_its_correlation_id_whatever_the_case(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequences = [send_large(caller, queue, count, transaction) for count in (2, 3)]
+    caller.commit(transaction, 6)
+    with pytest.raises(errors.MessageNotFound):
+        take_large(
+            caller, queue, caller.number_for(), select=selections.SelectByCorrelation("order 4")
+        )
+    found = take_large(
+        caller, queue, caller.number_for(), select=selections.SelectByCorrelation("ORDER 3")
+    )
+    assert found.sequence == sequences[1]
+
+
+def test_a_large_message_that_is_held_is_not_purged_by_its_id(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequence = send_large(caller, queue, 2, transaction)
+    caller.commit(transaction, 3)
+    purge = queue_frames.PurgeQueue(queue, f"{driver.manager_id}\\{sequence}", 1)
+    taking = caller.number_for()
+    take_large(caller, queue, taking)
+    with pytest.raises(errors.MessageNotFound, match="nothing of message"):
+        caller.call(purge)
+    caller.call(message_frames.Abort(taking))
+    assert caller.call(purge) == frames.Done(4)
+    assert driver.store.live_bytes == 0

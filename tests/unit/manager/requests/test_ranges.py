@@ -8,6 +8,7 @@ import pytest
 
 from dray import errors
 from dray.manager.entries import ORDINAL_MAX
+from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.model.message import Message
 from dray.wire import frames, large_frames, message_frames, queue_frames, range_frames, selections
 from dray.wire.range_frames import (
@@ -355,8 +356,12 @@ def test_more_pieces_or_messages_than_make_sense_are_refused(driver: ManagerDriv
     queue = caller.create("orders")
     with pytest.raises(errors.Misuse, match="pieces must be 0 to"):
         measure(caller, queue, pieces=-1)
-    with pytest.raises(errors.Misuse, match="max_messages must be 1 to"):
-        read(caller, queue, max_messages=0)
+    for count in (0, BATCH_MESSAGES_MAX + 1):
+        with pytest.raises(errors.Misuse, match="max_messages must be 1 to"):
+            read(caller, queue, max_messages=count)
+    caller.send(queue, Message(body=b"a"), Message(body=b"b"))
+    for count, given in ((1, [1]), (BATCH_MESSAGES_MAX, [1, 2])):
+        assert read(caller, queue, max_messages=count)[0] == given
 
 
 def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(
@@ -375,7 +380,12 @@ def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(
         caller.commit(number, 3)
     caller.call(message_frames.Settle(large, 6, 0, plain=True))
     assert caller.call(queue_frames.DescribeQueue("parcels")).info.message_count == 6
+    (first, _) = caller.call(large_frames.LargeList(large, 0, 10)).entries
+    assert first.first_lookup_id == 1
     caller.call(message_frames.Settle(large, 6, 0, after=1))
+    assert [
+        each.first_lookup_id for each in caller.call(large_frames.LargeList(large, 0, 10)).entries
+    ] == [1]
     assert caller.call(queue_frames.DescribeQueue("parcels")).info.message_count == 3
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dray import errors
@@ -14,7 +16,7 @@ from dray.manager.requests import statuses
 from dray.model.classes import Part
 from dray.model.limits import STATUSES_SEEN_MAX
 from dray.model.message import Message
-from dray.wire import frames, large_frames, message_frames
+from dray.wire import frames, large_frames, message_frames, queue_frames
 from dray.wire.record import PartMark
 from dray.wire.selections import SelectBySequence
 from tests.inspection import look_into
@@ -156,6 +158,49 @@ def test_a_receive_reads_a_bounded_number_of_statuses(
     caller.send(status_queue, *[Message(body=b"%d" % n) for n in range(5)])
     take_large(caller, queue, caller.number_for(), status_queue=status_queue)
     assert caller.what_is_in("statusq", peek=True)[1] == [b"3", b"4"]
+
+
+def test_a_status_as_long_as_any_may_be_is_no_junk(
+    driver: ManagerDriver, caller: Caller, monkeypatch: pytest.MonkeyPatch
+):
+    queue, status_queue = caller.open("files"), caller.open("statusq")
+    send_whole(caller, queue)
+    taking = caller.number_for()
+    take_large(caller, queue, taking, status_queue=status_queue)
+    caller.call(message_frames.Abort(taking))
+    (status,) = look_into(driver.manager).state.queues.named("statusq").index.everything()
+    driver.manager.notices()
+    for longest, junk in ((0, 0), (-1, 1)):
+        monkeypatch.setattr(statuses, "STATUS_BYTES_MAX", unpack(status).length + longest)
+        taking = caller.number_for()
+        take_large(caller, queue, taking, status_queue=status_queue)
+        told = [each.kind for each in driver.manager.notices()]
+        assert told.count(NoticeKind.STATUS_JUNK) == junk
+        caller.call(message_frames.Abort(taking))
+
+
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_missing_status_queue_is_made_only_if_the_manager_may_and_a_known_one_is_found(
+    tmp_path: Path, *, creates: bool
+):
+    caller = ManagerDriver(tmp_path / "data", create_status_queue=creates).session()
+    caller.create("known")
+    asked = queue_frames.OpenQueue("known", for_status=True)
+    assert caller.call(asked).number == caller.open("known")
+    for name in ("fresh", "known;status"):
+        asked = queue_frames.OpenQueue(name, for_status=True)
+        if creates or ";" in name:
+            assert caller.call(asked).number == caller.open(name)
+            assert caller.call(asked).number == caller.open(name)
+        else:
+            with pytest.raises(errors.StatusQueueMissing, match="configured not to create it"):
+                caller.call(asked)
+    if creates:
+        info = caller.call(queue_frames.DescribeQueue("fresh")).info
+        assert (info.transactional, bool(info.label)) == (True, True)
+    for name, why in (("nowhere;status", "cannot be created"), ("dray://far:1/q", "is on another")):
+        with pytest.raises(errors.StatusQueueMissing, match=why):
+            caller.call(queue_frames.OpenQueue(name, for_status=True))
 
 
 def test_where_a_quota_has_no_room_for_a_status_the_message_is_received_all_the_same(

@@ -426,3 +426,20 @@ def test_a_marked_record_is_given_back_to_its_sender_alone(
     sender.resume(other)
     head, record = other.call_whole(large_frames.UploadRead(sender.number, 1))
     assert record[-1] == 1
+
+
+def test_a_message_that_an_upload_sends_elsewhere_is_not_kept_without_its_connection(
+    driver: ManagerDriver, sender: Sender
+) -> None:
+    caller = sender.caller
+    other = caller.create("light")
+    sender.begin()
+    sender.send(Part.HEADER)
+    sender.send(Part.FRAGMENT, 1)
+    assert sender.mark(2) == []
+    before = driver.store.live_bytes
+    caller.send(other, Message(body=b"x"), transaction=sender.number)
+    assert driver.store.live_bytes > before
+    driver.turn(SessionClosed(caller.number))
+    assert driver.store.live_bytes == before
+    assert sender.resume(driver.session()).parts == 2

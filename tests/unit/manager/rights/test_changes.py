@@ -9,6 +9,8 @@ from dray.manager.events import AccessChanged
 from dray.model.access import Access
 from dray.model.message import Message
 from dray.wire import frames, message_frames
+from tests.inspection import look_into
+from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair
 from tests.unit.manager.rights.test_table import ADA, allowing, driver_with
 
 
@@ -37,3 +39,24 @@ def test_a_receive_that_waits_is_refused_when_its_right_is_taken_back(tmp_path):
     owner = driver.session()
     owner.send(owner.open("orders"), Message(body=b"1"))
     assert len(ada.answers(request)) == 1
+
+
+def test_streams_that_are_still_allowed_stay_open_and_others_are_closed(tmp_path):
+    pair = Pair(tmp_path)
+    there = pair.destination
+    there.session().create("orders")
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"1"))
+    pair.deliver()
+    streams = look_into(there.manager).sessions[pair.line].streams
+    assert len(streams) == 1
+    there.turn(AccessChanged(Access()))
+    assert len(streams) == 1, "the owner may do all"
+
+
+def test_tokens_for_peers_change_with_the_rules_only_if_they_are_given(driver):
+    shown = []
+    for tokens in (None, {PEER: "secret"}, None, {}):
+        driver.turn(AccessChanged(Access(), tokens))
+        shown.append(driver.manager.hello(PEER).token)
+    assert shown == ["", "secret", "secret", ""]

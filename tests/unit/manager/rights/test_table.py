@@ -540,6 +540,17 @@ def test_rows_that_another_caller_stages_for_a_query_hinder_no_commit(tmp_path):
     assert len(look_into(driver.manager).state.prepared) == 1
 
 
+def test_rows_that_another_caller_staged_for_its_own_query_are_nobody_elses_matter(tmp_path):
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    for caller, query in ((driver.session(ADA), "of-ada"), (driver.session(BOB), "of-bob")):
+        transaction = caller.number_for()
+        caller.send(caller.open("orders"), Message(body=b"1"), transaction=transaction)
+        caller.call(batch_frames.StageForBatch(transaction, 1, query, 0))
+        name = str(join_id(ManagerId(driver.manager_id), transaction))
+    commit = batch_frames.CommitBatch("of-bob", 0, b"d", caller.number_for(), [name])
+    assert caller.call(commit).messages == 1
+
+
 def test_nobody_learns_what_the_query_of_another_caller_is_called(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send", "orders"))
     ada, bob = driver.session(ADA), driver.session(BOB)
