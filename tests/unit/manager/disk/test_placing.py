@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from random import Random
 
+import crc32c
 import pytest
 
-from dray.errors import StoreFull
-from dray.manager.disk.placing import Span, place_all, place_batch
+from dray.errors import ProtocolError, StoreFull
+from dray.manager.disk.placing import Span, check_records, place_all, place_batch
+from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, kind_of
 from dray.store.recovery.recovery import History
 from dray.store.store import Store
 from dray.testing.disk import Operation, SimDisk
+from dray.wire.message_frames import Envelope
+from dray.wire.peer_frames import Data
+from dray.wire.record import HEADER_BYTES, encode_record
 
 HEAP_BYTES = 4096
 BODY = memoryview(bytes(range(256)) * 32)
@@ -126,3 +131,36 @@ def test_of_a_batch_that_does_not_fit_the_disk_nothing_is_kept(disk, store):
     with pytest.raises(StoreFull):
         place_batch(store, BODY[: sum(sizes)], sizes, kinds)
     assert store.live_bytes == before
+
+
+def data_of(*lengths: int, crcs: tuple[int, ...] = ()) -> Data:
+    """A Data frame whose envelopes say these lengths, and these checksums if any."""
+    crcs = crcs or (0,) * len(lengths)
+    envelopes = [
+        Envelope(at, length, crc, 0, 0, 0, 0)
+        for at, (length, crc) in enumerate(zip(lengths, crcs, strict=True), 1)
+    ]
+    return Data(1, 1, 0, envelopes)
+
+
+def test_records_that_do_not_fit_their_frame_are_refused_each_for_its_reason():
+    head, body = encode_record(Message(body=b"abc"), bytes(16), 7)
+    record = bytearray(head + bytes(body))
+    good = crc32c.crc32c(record)
+    whole = memoryview(record)
+    (header,) = check_records(data_of(len(record), crcs=(good,)), whole)
+    assert (header.number, header.body_bytes) == (7, 3)
+    both = memoryview(bytearray(record + record))
+    assert len(check_records(data_of(*[len(record)] * 2, crcs=(good, good)), both)) == 2
+    longer = memoryview(bytearray(record + b"x"))
+    for frame, given, why in (
+        (data_of(len(record), crcs=(good + 1,)), whole, "damaged on the way"),
+        (data_of(len(record), crcs=(good,)), longer, "envelopes do not fit its body"),
+        (data_of(len(record) + 1, crcs=(good,)), whole, "envelopes do not fit its body"),
+        (data_of(HEADER_BYTES - 1, crcs=(good,)), whole, "envelopes do not fit its body"),
+        (data_of(HEADER_BYTES, crcs=(good,)), whole, "does not fit its place"),
+        (data_of(len(record) + 1, crcs=(good,)), longer, "does not fit its place"),
+        (data_of(), memoryview(b""), "envelopes do not fit its body"),
+    ):
+        with pytest.raises(ProtocolError, match=why):
+            check_records(frame, given)

@@ -23,6 +23,7 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
+from dray.manager.notices import NoticeKind
 from dray.model.callers import OWNER
 from dray.model.classes import MessageClass
 from dray.model.message import Message
@@ -47,6 +48,8 @@ class Pair:
         self.line: int | None = None
         self.next_line = 1000
         self.said: list[Head] = []
+        self.shown = ""
+        """The caller that the certificate of the destination names."""
 
     def deliver(self, *, upto: int = 10_000) -> int:
         """Carry frames until nothing is said any more, or `upto` of them."""
@@ -81,7 +84,7 @@ class Pair:
             self.next_line += 1
             self.line = self.next_line
             self.destination.turn(SessionOpened(self.line, OWNER))
-            self.source.turn(LinkUp(PEER))
+            self.source.turn(LinkUp(PEER, self.shown))
             self._tell(self.source.manager.hello(PEER), b"")
         elif isinstance(effect, HangUp):
             self.cut()
@@ -474,3 +477,30 @@ def test_a_manager_does_not_end_the_session_of_a_client_that_says_its_id(tmp_pat
     driver.turn(Request(400, Frame(hello, 1, memoryview(b""))))
     driver.source(500, "a").say(peer_frames.OpenStream(7, "orders"))
     assert not [each for each in driver.effects if isinstance(each, CloseSession)]
+
+
+def test_a_destination_that_has_shown_a_name_once_is_known_by_it_from_then_on(pair: Pair) -> None:
+    """It was known without any, before it had a certificate."""
+    caller = pair.source.session()
+    queue = caller.open(ADDRESS)
+
+    def arrived(shown: str, body: bytes) -> list[bytes]:
+        pair.cut()
+        pair.source.advance(100.0)
+        pair.shown = shown
+        caller.send(queue, Message(body=body))
+        pair.deliver()
+        return bodies_at_destination(pair)
+
+    assert arrived("", b"1") == [b"1"]
+    assert arrived("cert:depot", b"2") == [b"2"]
+    pair.source.crash()
+    caller = pair.source.session()
+    pair.source.manager.notices()
+    for shown in ("cert:mallory", ""):
+        with pytest.raises(errors.ReceiveTimeout):
+            arrived(shown, b"3")
+        (notice, *_) = pair.source.manager.notices()
+        assert notice.kind == NoticeKind.OTHER_MANAGER
+        assert f"with a certificate for {shown or 'nobody'} and not for cert:depot" in str(notice)
+    assert arrived("cert:depot", b"4") == [b"3", b"3", b"4"]

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dray.manager.entries.entry import is_express_entry, lookup_id_of, unpack
+from dray.manager.entries.entry import is_express_entry, lookup_id_of, part_of, unpack
 from dray.manager.entries.packed import entries_in
 from dray.manager.queue.queue_index import QueueIndex
 from tests.drawn_entries import tail
@@ -112,3 +112,24 @@ def test_positions_and_receiving_order_are_one_only_if_all_have_one_priority() -
             for at, priority in enumerate(priorities):
                 found.add_run(tail(rng, priority=priority), first_position + at)
             assert found.is_of_one_priority() == (priorities[0] == priorities[1])
+
+
+def test_what_was_put_aside_is_removed_with_all_that_it_counted():
+    rng, queue = Random(6), QueueIndex()
+    for position in range(1, 40):
+        queue.add_run(tail(rng), position)
+    parts, size = queue.part_count, queue.byte_count
+    aside = [each for each in queue.everything() if part_of(each)][:2]
+    assert len(aside) == 2
+    for each in aside:
+        queue.put_aside(each)
+    assert (queue.part_count, queue.aside_count) == (parts - 2, 2)
+    numbers = [lookup_id_of(each) for each in aside]
+    assert queue.aside_between(numbers[0] - 1, numbers[1]) == numbers
+    assert queue.aside_between(numbers[0], numbers[1]) == numbers[1:]
+    assert entries_in(queue.remove([*numbers, numbers[0], 999])) == aside
+    assert (queue.part_count, queue.aside_count) == (parts - 2, 0)
+    assert queue.byte_count == size - 200
+    assert len(queue) == 37
+    queue.remove(map(lookup_id_of, queue.everything()))
+    assert (queue.part_count, queue.byte_count, len(queue)) == (0, 0, 0)
