@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 
 FACES = (BlockingFace, AwaitedFace)
 DOORS = ("embedded", "tcp", "unix")
+HERE = Path(__file__).parent
+SHARED = ("face", "addresses")
+"""Fixtures of the whole run: an embedded manager ends with its face."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End what the tests of this folder share, when the next test is of another folder.
+
+    Tests elsewhere change classes and functions of the whole process for a moment, and a queue
+    manager that still ran here would meet the change.
+    """
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or not nextitem.path.is_relative_to(HERE):
+            for name in SHARED:
+                for each in item.session._fixturemanager.getfixturedefs(name, item) or ():
+                    each.finish(item._request)
 
 
 @pytest.fixture(scope="session")
