@@ -1,8 +1,10 @@
 """A command is alive while it asks whether to stop, works, or runs a command; else it is not."""
 
 import socket
+import statistics
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -58,6 +60,17 @@ def start(manager):
         each.communicate()
 
 
+def stays_alive(manager):
+    """Whether words come again and again, most of them soon; a busy machine may delay some."""
+    manager.settimeout(60)
+    waited_s = []
+    for _ in range(20):
+        began = time.monotonic()
+        manager.recv(100)
+        waited_s.append(time.monotonic() - began)
+    return statistics.median(waited_s) < QUIET_S
+
+
 def falls_silent(manager):
     """Whether nothing is said for a while, once the words for what was done before have passed."""
     manager.settimeout(QUIET_S)
@@ -77,12 +90,12 @@ def test_a_command_that_hangs_says_nothing(manager, start):
 @pytest.mark.parametrize("what", ["ask", "work"])
 def test_a_command_that_asks_or_works_is_alive(manager, start, what):
     start(what)
-    assert not falls_silent(manager)
+    assert stays_alive(manager)
 
 
 def test_a_command_whose_child_runs_is_alive_as_long_as_it_runs(manager, start):
     command = start("run_a_command")
-    assert not falls_silent(manager)
+    assert stays_alive(manager)
     command.stdin.write(b"\n")
     command.stdin.flush()
     assert falls_silent(manager)

@@ -131,10 +131,22 @@ def test_a_caller_that_says_nothing_gives_its_place_back(echo, monkeypatch):
                 client.hear()
 
 
+def one_that_spoke_in_time(echo):
+    """A client whose first frame was there before its time was over: on a busy machine not all."""
+    for _ in range(1_000):
+        client = echo.tcp_client()
+        try:
+            client.ask(queue_frames.Describe())
+        except (EOFError, ConnectionResetError, BrokenPipeError):
+            client.socket.close()
+        else:
+            return client
+    raise AssertionError("nobody can speak in time")
+
+
 def test_a_caller_that_has_spoken_may_be_silent_for_ever(echo, monkeypatch, wait_until):
     monkeypatch.setattr("dray.daemon.server.HELLO_S", 0.05)
-    with echo.tcp_client() as spoken, echo.tcp_client() as silent:
-        spoken.ask(queue_frames.Describe())
+    with one_that_spoke_in_time(echo) as spoken, echo.tcp_client() as silent:
         with pytest.raises((EOFError, ConnectionResetError)):
             silent.hear()
         wait_until(lambda: echo.manager.open_sessions == 1)
