@@ -67,7 +67,9 @@ def handle_open_stream(
     key = StreamKey(session.peer_id, head.stream)
     newest = sources.confirmed.get(key)
     if (newest and newest.number > session.number) or head.stream in session.ended:
-        refusal = refuse_overtaken_stream(context, session, newest, head)
+        refusal = refuse_overtaken_stream(
+            context, session, newest, head.stream, question=head.question
+        )
         if refusal is not None:
             context.answer(session, 0, refusal)
         return
@@ -145,7 +147,7 @@ def handle_data(
 ) -> None:
     """Admit what the predicate lets in, in the fact that also advances the stream; order ack."""
     context = sources.context
-    queue = _open_queue(context, session, head.stream)
+    queue = _open_queue(sources, session, head.stream)
     if queue is None:
         return
     headers = check_ahead(head, body) if head.ahead else check_records(head, body)
@@ -215,9 +217,10 @@ def tell_of_new_queues(sources: Sources) -> None:
             _say_position(context, session, queue, stream, room=True)
 
 
-def handle_passed(context: Context, session: Session, _request_id: int, head: Passed) -> None:
+def handle_passed(sources: Sources, session: Session, _request_id: int, head: Passed) -> None:
     """Go on over messages that do not come, and note which transactions have ended by that."""
-    queue = _open_queue(context, session, head.stream)
+    context = sources.context
+    queue = _open_queue(sources, session, head.stream)
     if queue is None:
         return
     key = StreamKey(session.peer_id, head.stream)
@@ -247,13 +250,17 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
     _say_position(context, session, queue, head.stream)
 
 
-def _open_queue(context: Context, session: Session, stream: int) -> StoredQueue | None:
+def _open_queue(sources: Sources, session: Session, stream: int) -> StoredQueue | None:
     """The queue to which a stream leads that is open on a session; else its source is told."""
+    context = sources.context
     number = session.streams.get(stream)
     if number is None:
-        sentence = "the stream is not open on this connection"
         asked = session.questions.get(stream, 0)
-        context.answer(session, 0, StreamRefused(stream, NOT_OPEN, sentence, question=asked))
+        newest = sources.confirmed.get(StreamKey(session.peer_id, stream))
+        overtaken = refuse_overtaken_stream(context, session, newest, stream, question=asked)
+        sentence = "the stream is not open on this connection"
+        refusal = overtaken or StreamRefused(stream, NOT_OPEN, sentence, question=asked)
+        context.answer(session, 0, refusal)
         return None
     queue = context.state.queues.get(number)
     if queue is None:

@@ -26,7 +26,7 @@ class ArrivingStreams:
         """Pieces of large messages that came ahead of their commits."""
         self.without_body: Mapping[type[Head], Callable[..., None]] = {
             peer_frames.OpenStream: partial(arrivals.handle_open_stream, sources, strangers),
-            peer_frames.Passed: partial(arrivals.handle_passed, sources.context),
+            peer_frames.Passed: partial(arrivals.handle_passed, sources),
             peer_frames.EndStream: partial(
                 end_of_stream.handle_end_stream, sources, holes, kept, strangers
             ),

@@ -47,7 +47,7 @@ from dray.model.limits import MANAGER_ID_CHARACTERS
 from dray.model.names import parse_manager_address, parse_queue_address
 from dray.model.queue import PeerInfo
 from dray.wire.frames import Done, Hello, Welcome
-from dray.wire.peer_frames import OpenStream, StreamRefused
+from dray.wire.peer_frames import StreamRefused
 from dray.wire.queue_frames import AcceptPeer, ForgetPeer, ListPeers, PeerList, ResolveOutgoing
 
 KNOWN: Final = "known"
@@ -102,7 +102,7 @@ def greet_manager(context: Context, session: Session, head: Hello) -> None:
 
 
 def refuse_overtaken_stream(
-    context: Context, session: Session, newest: Session | None, head: OpenStream
+    context: Context, session: Session, newest: Session | None, stream: int, *, question: int
 ) -> StreamRefused | None:
     """Refuse a stream that another copy of its source has opened on a newer connection.
 
@@ -119,7 +119,7 @@ def refuse_overtaken_stream(
     )
     context.notices.add(NoticeKind.OTHER_COPY, f"the queue manager {session.peer_id}", told)
     sentence = "another copy of this data directory runs and has called later: stop one of them"
-    return StreamRefused(head.stream, NoticeKind.OTHER_COPY, sentence, question=head.question)
+    return StreamRefused(stream, NoticeKind.OTHER_COPY, sentence, question=question)
 
 
 def note_source(context: Context, session: Session, accepted_in: int) -> int:

@@ -229,6 +229,25 @@ def test_the_earlier_of_two_copies_that_call_at_once_is_refused_with_a_word_at_b
     assert "two copies of its data directory run" in told.sentence
 
 
+@pytest.mark.parametrize("frame", [peer_frames.Data, peer_frames.Passed])
+def test_what_the_earlier_of_two_copies_sends_is_refused_for_the_copy_and_not_for_the_connection(
+    tmp_path: Path, frame: type
+) -> None:
+    """It had opened the stream before the other copy did, so it does not ask first."""
+    driver = prepared(tmp_path).destination
+    true, clone = Incarnation(1 << 32, 0), Incarnation(2 << 32, 5)
+    first = driver.source(500, incarnations=[true, clone])
+    second = driver.source(501, incarnations=[true])
+    for source in (first, second):
+        source.say(peer_frames.OpenStream(9, "orders", 3))
+    driver.manager.notices()
+    (answer,) = first.say(frame(9, 5, 0, []) if frame is peer_frames.Data else frame(9, 5, 0, 2))
+    assert isinstance(answer, peer_frames.StreamRefused)
+    assert (answer.error, answer.question) == ("other-copy", 3)
+    (told,) = driver.manager.notices()
+    assert "two copies of its data directory run" in told.sentence
+
+
 def test_discarded_messages_of_a_diverged_queue_are_dead_letters(tmp_path: Path) -> None:
     pair = prepared(tmp_path)
     send(pair, b"both know")
