@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dray.errors import StoreFull
 from dray.store.heap.heap import Heap
 from dray.store.limits import CHECKPOINT_SHORT_BYTES
 from dray.store.log.checkpoint import Mark, Snapshots
@@ -47,12 +48,26 @@ class StoreCheckpoints:
         return log.head < self.due_at and log.takes_copies(ranges, little=not lone or self.are_long)
 
     def have_room(self, fact_bytes: int) -> None:
-        """Reserve the room of the next one, with so many bytes of facts more. Raises StoreFull."""
-        growth = self._schedule.growth(self._log, fact_bytes)
+        """Reserve the room of the next one, with so many bytes of facts more. Raises StoreFull.
+
+        Empty heap files give their room to it, as many as it takes: no message needs it more.
+        """
+        length = self._pairs.newest.length + self._schedule.growth(self._log, fact_bytes)
         try:
-            self._pairs.have_room(self._pairs.newest.length + growth)
+            while not self._has_room(length):
+                pass
         finally:
             self._follow()
+
+    def _has_room(self, length: int) -> bool:
+        """Whether there is room; if not, one empty heap file less. Raises StoreFull without any."""
+        try:
+            self._pairs.have_room(length)
+        except StoreFull:
+            if not self._heap.give_back_one():
+                raise
+            return False
+        return True
 
     def _follow(self) -> None:
         """Take up figures that are asked for with every message, and change here only."""
@@ -90,6 +105,7 @@ class StoreCheckpoints:
         """It ran; if the disk had room, the log before the older one of the pairs is free."""
         self._under_way = None
         if checkpoint.refused is not None:
+            self._heap.give_back_one()
             self._schedule.refused(self._log)
             self._follow()
             return

@@ -138,7 +138,8 @@ class Store:
     def have_checkpoint_room(self, fact_bytes: int) -> None:
         """See to it that the next checkpoint has room, with so many bytes of facts more.
 
-        So that it has it also when somebody else has filled the disk. Raises StoreFull.
+        So that it has it also when somebody else has filled the disk. On a full disk empty heap
+        files make room for it. Raises StoreFull.
         """
         if self._log.stated_bytes + fact_bytes > self._checkpoints.has_room_until:
             self._checkpoints.have_room(fact_bytes)

@@ -105,3 +105,51 @@ def test_after_a_crash_what_was_followed_from_the_log_counts_too(disk, store, fa
     assert min(sizes(after)) >= CHECKPOINT_BYTES * STATE_PER_FACTS + 9 * len(FACT)
     after.full_after(0)
     again.checkpoint([bytes(CHECKPOINT_BYTES + 9 * len(FACT))])
+
+
+def emptied(store, files):
+    """So many heap files that a message could fill, and nothing in them."""
+    pieces = [store.place(bytes(store.heap_file_bytes)) for _ in range(files)]
+    for each in pieces:
+        store.discard(each)
+    store.place(b"a message that stays")
+    return store.counters.free_heap_files
+
+
+def test_on_a_full_disk_empty_heap_files_make_room_and_no_more_of_them_than_it_takes(disk, store):
+    before = emptied(store, 80)
+    disk.full_after(0)
+    store.have_checkpoint_room(CHECKPOINT_BYTES)
+    assert min(sizes(disk)) >= CHECKPOINT_BYTES * STATE_PER_FACTS
+    given = before - store.counters.free_heap_files
+    grown = 2 * CHECKPOINT_BYTES * STATE_PER_FACTS // store.heap_file_bytes
+    assert 0 < given <= grown + 2 < before
+    state_facts(store, 9)
+    store.checkpoint([bytes(CHECKPOINT_BYTES + 9 * len(FACT))])
+
+
+def test_a_file_that_is_read_makes_no_room(disk, store):
+    emptied(store, 6)
+    free = [name for name in disk.names() if name.startswith("p")]
+    for number in range(1, 1 + len(free)):
+        store.pin(number)
+    disk.full_after(0)
+    with pytest.raises(StoreFull):
+        store.have_checkpoint_room(CHECKPOINT_BYTES)
+    assert [name for name in disk.names() if name.startswith("p")] == free
+
+
+def test_a_checkpoint_that_a_full_disk_refused_finds_room_at_a_later_try(disk, store):
+    """Nothing was announced, as where messages only leave."""
+    emptied(store, 40)
+    disk.full_after(0)
+    tries = 0
+    while tries < 40:
+        tries += 1
+        try:
+            store.checkpoint([bytes(CHECKPOINT_BYTES * 2)])
+        except StoreFull:
+            continue
+        break
+    assert 1 < tries < 40
+    assert store.counters.checkpoints == 1

@@ -33,6 +33,7 @@ from typing import Final
 from dray.errors import StoreCorrupt, StoreFull
 from dray.store.disk import Disk, File, ReadableBuffer
 from dray.store.heap.descriptors import Descriptors
+from dray.store.heap.empty_files import EmptyFiles
 from dray.store.heap.heap_file import Capture, Extent, HeapFile, Occupancy, missing_file, short_file
 from dray.store.heap.heap_pool import HeapPool
 from dray.store.kinds import Kind, express_files, file_name, numbers_of
@@ -69,6 +70,7 @@ class Heap:
         self.dirty: dict[int, HeapFile] = {}
         """Files with bytes that no ended sync covers; a group names at most so many ranges."""
         self._descriptors = Descriptors(disk, lambda capture: self.captured([capture]))
+        self._empty = EmptyFiles(disk, self._descriptors, self._files, self._pools)
         # Express files in memory, the oldest first, and what they take.
         self._in_memory: OrderedDict[int, HeapFile] = OrderedDict()
         self._memory_bytes = 0
@@ -107,15 +109,11 @@ class Heap:
 
     def trim(self, most: int) -> None:
         """Give up to `most` surplus files back to the file system, of each kind the last."""
-        for pool in self._pools.values():
-            excess = max(0, min(most, len(pool.free) - HEAP_FREE_FILES))
-            for number in sorted(pool.free, reverse=True)[:excess]:
-                if self._files[number].pins or self._files[number].readers:
-                    continue
-                pool.free.remove(number)
-                self._descriptors.give_up(self._files.pop(number))
-                self._disk.remove(file_name(number))
-            heapq.heapify(pool.free)
+        self._empty.trim(most, kept=HEAP_FREE_FILES)
+
+    def give_back_one(self) -> bool:
+        """Give an empty file back to a full file system, surplus or not; whether there was one."""
+        return self._empty.give_back_one()
 
     def restore(self, occupied: Mapping[int, Occupancy]) -> None:
         """Take over the files of a former epoch; express files are gone.
