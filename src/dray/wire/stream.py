@@ -125,6 +125,13 @@ class FrameStream:
         """Let go of the memory that was given back."""
         self._spare = None
 
+    def close(self) -> None:
+        """Let go of all memory, also of what is half there; the stream is of no more use."""
+        self._body, self._body_have, self._body_room = _EMPTY, 0, 0
+        self._small, self._start, self._end, self._rest = self._shared, 0, 0, b""
+        self._pending = self._begun = self._spare = None
+        self._cut = CutFrames()
+
     def buffer(self, most: int = READ_BYTES) -> memoryview:
         """Where the next bytes go; tell `received` how many came.
 

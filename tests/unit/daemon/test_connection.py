@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import select
 import socket
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from dray.daemon.limits import OUTBOX_ITEMS_MAX, SPARE_BODIES_MAX
 from dray.daemon.sockets.tuning import tune
 from dray.errors import ProtocolError
+from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire import frames, large_frames, message_frames, queue_frames
 from tests.unit.daemon.raw_client import RawClient, connected
 
@@ -79,6 +82,33 @@ def test_a_session_ends_when_the_client_hangs_up_in_mid_frame(echo, wait_until):
     assert echo.manager.open_sessions == 1
     client.socket.close()
     wait_until(lambda: echo.manager.open_sessions == 0)
+
+
+@pytest.fixture
+def without_collector():
+    """Nothing frees what holds itself."""
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+    gc.enable()
+
+
+def test_frames_that_were_cut_off_leave_no_memory_behind(echo, wait_until, without_collector):
+    (server,) = echo.servers
+    before, _ = tracemalloc.get_traced_memory()
+    for _ in range(8):
+        with echo.client() as client:
+            client.ask(message_frames.Send(0, 0, [], []), 1, b"x" * 100_000)
+            client.socket.sendall(
+                frames.encode_frame(message_frames.Send(0, 0, [], []), 1, 1 << 20) + b"x" * 1000
+            )
+            wait_until(lambda: server._around.intake.bytes_held > 1 << 20)
+        wait_until(lambda: echo.manager.open_sessions == 0)
+    after, most = tracemalloc.get_traced_memory()
+    assert most - before > FRAME_BODY_BYTES_MAX, "the memory of a large frame was seen"
+    assert after - before < FRAME_BODY_BYTES_MAX
 
 
 def test_a_session_that_the_manager_ends_hears_what_was_said_before(echo, wait_until):

@@ -341,7 +341,8 @@ class FrameConnection:
         if self._state is not _State.OPEN:
             return
         self._owner.frame_came(self, frame)
-        if len(frame.body) > KEPT_BODY_BYTES_MIN and not frame.head.with_file:
+        large = len(frame.body) > KEPT_BODY_BYTES_MIN and not frame.head.with_file
+        if large and self._state is _State.OPEN:
             self._stream.give_back(frame.body)
             self._around.spares.keep(self.forget_spare)
 
@@ -421,6 +422,9 @@ class FrameConnection:
         self._write_if_wanted()
         if self._timer is not None:
             self._timer.cancel()
+        # Not when the garbage collector comes by: the intake gives this memory to others now.
+        self._stream.close()
+        self._later = []
         self._around.spares.closed(self.forget_spare)
         self._around.intake.forget(self)
         self._outbox.drop()
