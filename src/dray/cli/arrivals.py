@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import click
 
-from dray.cli.seconds import in_seconds
+from dray.cli.option_types import in_seconds
 from dray.errors import DeliveryRefused
 from dray.model.classes import Acknowledge
 

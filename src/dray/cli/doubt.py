@@ -2,25 +2,30 @@
 
 The connection or the queue manager failed between the commit and its answer. A client must know
 whether the commit happened before it sends again; `outcome` answers from facts that were durable
-before any answer could have been sent.
+before any answer could have been sent. A move or an interrupt leaves the same question.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dray.cli.settings import Settings
 from dray.errors import ConnectionLost, InDoubt, PeerError
 from dray.model.classes import TransactionStatus
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
+    from dray.client.blocking.transaction import Transaction
 
 PATIENCE_S = 30.0
 """A queue manager that was killed and is started again answers well within that."""
 RETRY_EVERY_S = 0.1
 DECIDED = frozenset({TransactionStatus.COMMITTED, TransactionStatus.ABORTED})
+Ids = Sequence[str] | None
+"""Ids of messages, or None for all."""
 
 
 def connect_again(connect: Callable[[], Manager], patience_s: float) -> Manager:
@@ -63,3 +68,60 @@ def nobody_said(transaction_id: str, fields: Mapping[str, object]) -> InDoubt:
         f" became of it; ask `dray transaction outcome '{transaction_id}'` before you do it again",
         **{**fields, "transaction_id": transaction_id},
     )
+
+
+def moved(
+    settings: Settings,
+    ids: Ids,
+    act: Callable[[Manager, Ids], int],
+    still_there: Callable[[Manager], Iterable[str]],
+    *,
+    note: str,
+) -> int:
+    """Move or drop messages, through lost connections; return how many.
+
+    A transaction in doubt is asked for first. `still_there` gives the ids that a queue holds, to go
+    on with the rest. `note` tells a person who interrupts it where the messages are.
+    """
+    count = 0
+    while True:
+        try:
+            with connect_again(settings.connect, PATIENCE_S if count else 0) as manager:
+                return count + act(manager, ids)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"{note}; the same command goes on with the rest")
+            raise
+        except InDoubt as doubt:
+            count += int(str(doubt.fields["done"]))
+            if was_committed(settings.connect, doubt, PATIENCE_S):
+                count += int(str(doubt.fields["count"]))
+        if ids is None:
+            continue
+        with connect_again(settings.connect, PATIENCE_S) as manager:
+            left = set(still_there(manager))
+        ids = [each for each in ids if each in left]
+        if not ids:
+            return count
+
+
+@contextmanager
+def on_interrupt(note: Callable[[], str]) -> Iterator[None]:
+    """Add the sentence of `note` to an interrupt of this block."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(note())
+        raise
+
+
+def outcome_of_send(transaction: Transaction, queue: str) -> str:
+    """One sentence: whether the messages of a transaction were sent."""
+    match transaction.status:
+        case TransactionStatus.COMMITTED:
+            return f"everything was sent to {queue}"
+        case TransactionStatus.IN_DOUBT:
+            return (
+                f"it is not known whether everything or nothing was sent to {queue}; ask `dray"
+                f" transaction outcome '{transaction.id}'`"
+            )
+    return f"nothing was sent to {queue}"

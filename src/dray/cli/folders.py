@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from dray.cli.arrivals import Wait, arrivals_at
-from dray.cli.interrupted import on_interrupt
+from dray.cli.doubt import on_interrupt
 from dray.cli.output import print_json, printable_path
 from dray.cli.settings import Settings
 from dray.model.sizes import human_size

@@ -1,4 +1,4 @@
-"""How commands list the messages of a queue: each part of a large message on its own line."""
+"""How commands show the messages of a queue: each part on its own line, or a large one as one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dray.cli.output import print_json, print_table
+import msgspec
+
+from dray.cli.output import print_json, print_table, printable_path
+from dray.errors import DrayError
 from dray.model.message import Message
+from dray.model.queued import QueuedMessage, Wholeness
 from dray.model.words import size_text, time_text
 
 if TYPE_CHECKING:
@@ -99,3 +103,42 @@ def _row(line: Line) -> list[str]:
         time_text(sent if isinstance(sent, float) else None),
         str(line["id"]),
     ]
+
+
+def values_of(message: QueuedMessage) -> dict[str, object]:
+    """All that is known of it, for programs."""
+    values = msgspec.structs.asdict(message)
+    return values | {"message_class": message.message_class.name, "reason": message.reason}
+
+
+def file_of(manager: Manager, message: QueuedMessage) -> dict[str, object] | None:
+    """Path, size, time and mode of the file that a large message was made of, if it was one."""
+    import dray
+
+    if not message.parts or message.wholeness is not Wholeness.WHOLE:
+        return None
+    large = dray.LargeMessageQueue(manager.queue(message.queue, raw=True))
+    try:
+        with large.peek_by_id(message.id) as opened:
+            file = opened.file
+    except DrayError:
+        # Somebody has received it just now, or its header is damaged; a receiver is told.
+        return None
+    if file is None:
+        return None
+    return msgspec.structs.asdict(file) | {"path": printable_path(file.path)}
+
+
+def row_of(message: QueuedMessage) -> dict[str, str]:
+    """All that is known of it, for people."""
+    told = values_of(message)
+    told["size"] = f"{size_text(message.size)} ({message.size:,} bytes)"
+    for time in ("sent_time", "arrived_time"):
+        told[time] = time_text(getattr(message, time))
+    if not message.parts:
+        del told["parts"], told["parts_in_all"], told["wholeness"]
+    return {
+        name.replace("_", " "): str(value)
+        for name, value in told.items()
+        if value not in (None, "")
+    }

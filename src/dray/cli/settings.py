@@ -1,11 +1,12 @@
-"""Options that all commands share: the queue manager to connect to, and JSON output.
+"""Options that commands share: the queue manager to connect to, JSON output, and `--yes`.
 
-Both may stand before or after the command's name: `dray --json queue list` and `dray queue list
---json` are the same.
+The first two may stand before or after the command's name: `dray --json queue list` and `dray queue
+list --json` are the same.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -23,6 +24,8 @@ MOST = 1_000_000_000
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Seen = TypeVar("Seen")
+asks = click.option("--yes", is_flag=True, help="Do not ask; needed without a terminal.")
+"""The option of a command that destroys something."""
 
 
 @dataclass
@@ -123,3 +126,12 @@ def _note_url(context: click.Context, parameter: click.Parameter, value: str | N
     del parameter
     if value:
         context.ensure_object(Settings).url = value
+
+
+def make_sure(what: str, *, yes: bool) -> None:
+    """Return if the user wants it; raises `Abort` or a usage error if not."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"This would {what}. Give --yes if you want that.")
+    click.confirm(f"This will {what}. Do it?", abort=True, err=True)

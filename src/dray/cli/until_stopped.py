@@ -1,25 +1,32 @@
-"""Commands that run for months: they wait for their queue manager, and SIGTERM ends them."""
+"""Commands that run for months: they wait for their queue manager, and SIGTERM ends them.
+
+While they work they say so to systemd's watchdog, which starts a command anew that hangs.
+"""
 
 from __future__ import annotations
 
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dray.cli.settings import Settings
-from dray.cli.watchdog import AskedEvent, watched
 from dray.errors import ConnectionLost
-from dray.notify import READY, STOPPING, notify
+from dray.notify import ALIVE, READY, STOPPING, notify, watchdog_interval_s
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
 
 _log = logging.getLogger(__name__)
 _CONNECT_AGAIN_S = 1.0
+_AT_WORK_S: Final = 0.001
+"""Processor time of the other threads between two looks that counts as work."""
+_THREADS: Final = Path("/proc/self/task")
 
 
 @contextmanager
@@ -57,3 +64,75 @@ def connected(settings: Settings, stop: threading.Event) -> Manager | None:
             notify(READY)
             return manager
     return None
+
+
+class AskedEvent(threading.Event):
+    """An event that counts how often somebody has asked whether it is set."""
+
+    def __init__(self) -> None:
+        """Begin unset and unasked."""
+        super().__init__()
+        self.asked = 0
+
+    def is_set(self) -> bool:
+        """Whether it is set; counted."""
+        self.asked += 1
+        return super().is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for it; counted before and after."""
+        self.asked += 1
+        try:
+            return super().wait(timeout)
+        finally:
+            self.asked += 1
+
+
+@contextmanager
+def watched(stop: AskedEvent) -> Iterator[None]:
+    """Say again and again that this process is alive, as long as it is; if anybody listens.
+
+    Such a command asks all the time whether it is to stop, unless it moves a long body or waits for
+    a command of its user. So it is alive if it has asked since the last look, if its threads have
+    used the processor, or if a child of it runs. A command that hangs in a file system that is gone
+    does none of this.
+    """
+    every_s = watchdog_interval_s()
+    if every_s is None:
+        yield
+        return
+    ended = threading.Event()
+    teller = threading.Thread(
+        target=_tell, args=(stop, ended, every_s), name="dray-watchdog", daemon=True
+    )
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+
+
+def _tell(stop: AskedEvent, ended: threading.Event, every_s: float) -> None:
+    notify(ALIVE)
+    asked, worked_s = stop.asked, _processor_s()
+    while not ended.wait(every_s):
+        was = asked, worked_s
+        asked, worked_s = stop.asked, _processor_s()
+        if asked != was[0] or worked_s - was[1] > _AT_WORK_S or _runs_a_command():
+            notify(ALIVE)
+
+
+def _processor_s() -> float:
+    """Processor time of all threads but this one."""
+    return time.process_time() - time.thread_time()
+
+
+def _runs_a_command() -> bool:
+    """Whether a thread of this process has a child."""
+    for each in _THREADS.iterdir():
+        # The thread may have ended since it was listed.
+        with suppress(FileNotFoundError):
+            if (each / "children").read_text():
+                return True
+    return False

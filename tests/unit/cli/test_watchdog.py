@@ -12,7 +12,7 @@ QUIET_S = 0.6
 """Longer than several looks."""
 PROGRAM = """
 import subprocess, sys, threading
-from dray.cli.watchdog import AskedEvent, watched
+from dray.cli.until_stopped import AskedEvent, watched
 
 def hang(stop):
     threading.Event().wait()

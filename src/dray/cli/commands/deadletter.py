@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.asking import asks, make_sure
+from dray.cli.doubt import moved
 from dray.cli.groups import CommandGroup
-from dray.cli.ids import MessageIdText
-from dray.cli.moving import moved
+from dray.cli.messages import row_of, values_of
+from dray.cli.option_types import MessageIdText
 from dray.cli.output import print_json, print_record, print_table
 from dray.cli.progress import progress
-from dray.cli.queued import row_of, values_of
-from dray.cli.settings import Settings, takes_most, takes_url_and_json
+from dray.cli.settings import Settings, asks, make_sure, takes_most, takes_url_and_json
 from dray.errors import DrayError, MessageNotFound
 from dray.folders.labels import file_name, numbered
 from dray.model.queued import by_destination
@@ -25,7 +24,7 @@ from dray.model.words import counted, size_text, time_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dray.cli.moving import Ids
+    from dray.cli.doubt import Ids
     from dray.client.blocking.manager import Manager
     from dray.model.queued import QueuedMessage
 

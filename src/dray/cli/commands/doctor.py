@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dray.cli.option_types import Seconds
 from dray.cli.output import print_json, printable
-from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 
 EXIT_FINDINGS = 1

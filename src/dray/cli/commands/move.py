@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.ids import MessageIdText
-from dray.cli.moving import moved
+from dray.cli.doubt import moved
+from dray.cli.option_types import MessageIdText
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.names import parse_queue_address
 from dray.model.words import counted
 
 if TYPE_CHECKING:
-    from dray.cli.moving import Ids
+    from dray.cli.doubt import Ids
     from dray.client.blocking.manager import Manager
 
 

@@ -7,9 +7,8 @@ from itertools import islice
 
 import click
 
-from dray.cli.messages import look_at, print_messages
+from dray.cli.messages import file_of, look_at, print_messages, values_of
 from dray.cli.output import print_json, print_table
-from dray.cli.queued import file_of, values_of
 from dray.cli.settings import Settings, takes_most, takes_url_and_json
 from dray.model.queued import QueuedMessage
 from dray.model.words import size_text, time_text

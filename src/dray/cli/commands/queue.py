@@ -6,12 +6,11 @@ from types import EllipsisType
 
 import click
 
-from dray.cli.asking import asks, make_sure
 from dray.cli.groups import CommandGroup
+from dray.cli.option_types import Limit, Size, given
 from dray.cli.output import print_json, print_table, printable
 from dray.cli.queue_text import print_queue, refusal_text, state_of, yes_or_no
-from dray.cli.settings import Settings, takes_url_and_json
-from dray.cli.sizes import Limit, Size, given
+from dray.cli.settings import Settings, asks, make_sure, takes_url_and_json
 from dray.errors import QueueExists
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, was_committed
+from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, on_interrupt, was_committed
 from dray.cli.incoming_files import SAID_AFTER_S, ShownFiles, say_that_it_waits, waits_for
-from dray.cli.interrupted import on_interrupt
+from dray.cli.option_types import Seconds
 from dray.cli.output import print_json, standard_output_is_closed
 from dray.cli.progress import progress
-from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
 from dray.errors import (

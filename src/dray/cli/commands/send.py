@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from dray.cli.arrivals import Wait, WaitingCommand, arrivals_at, wait_option
-from dray.cli.doubt import PATIENCE_S, was_committed
+from dray.cli.doubt import PATIENCE_S, on_interrupt, outcome_of_send, was_committed
 from dray.cli.folders import folder_options, refuse_folder_options, send_folder
-from dray.cli.interrupted import on_interrupt, outcome_of_send
+from dray.cli.option_types import Size
 from dray.cli.output import print_json
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.cli.sizes import Size
 from dray.errors import (
     InDoubt,
     LargeMessageMixing,

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.ids import MessageIdText
-from dray.cli.messages import describe
+from dray.cli.messages import describe, file_of, row_of, values_of
+from dray.cli.option_types import MessageIdText
 from dray.cli.output import print_json, print_record
-from dray.cli.queued import file_of, row_of, values_of
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import MessageNotFound
 from dray.model.words import hex_line, time_text

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
+from dray.cli.option_types import Seconds, Size
 from dray.cli.output import print_json, print_record, printable
 from dray.cli.progress import progress
-from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_json, takes_url_and_json
-from dray.cli.sizes import Size
 from dray.errors import InvalidConfiguration, StoreCorrupt
 from dray.model.sizes import human_size, size_in_bytes
 from dray.model.words import counted

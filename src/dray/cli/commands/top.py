@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dray.cli.option_types import Seconds
 from dray.cli.output import print_json, print_table
 from dray.cli.queue_text import state_of
-from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import QueueNotFound
 from dray.model.classes import QueueKind

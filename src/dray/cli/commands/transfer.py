@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.groups import CommandGroup
+from dray.cli.option_types import Seconds, Size
 from dray.cli.output import printable
 from dray.cli.progress import ProgressDisplay, progress
-from dray.cli.seconds import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.cli.sizes import Size
 from dray.errors import Misuse, TargetUnwritable, TransferCancelled, TransferSourceChanged
 from dray.model.limits import (
     TRANSFER_REQUEST_TIMEOUT_S,

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from dray.cli.arrivals import Wait, WaitingCommand, watch_wait_option
+from dray.cli.doubt import on_interrupt
 from dray.cli.folders import Shown, folder_options
-from dray.cli.interrupted import on_interrupt
-from dray.cli.seconds import Seconds
+from dray.cli.option_types import Seconds
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
 from dray.model.words import counted

@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from dray.cli.commands.demo.chain import judge_chain
 from dray.cli.commands.demo.loss import Hole
 from dray.cli.commands.demo.sending import DemoFile, SentFile
-from dray.cli.commands.demo.verdict import DemoVerdict
+from dray.cli.commands.demo.verdict import DemoVerdict, judge_chain
 from dray.model.message import Message
 
 

@@ -17,13 +17,12 @@ from pathlib import Path
 
 import click
 
-from dray.cli.commands.demo.chain import judge_chain
 from dray.cli.commands.demo.landing import SparkJob
 from dray.cli.commands.demo.loss import Hole, lose, plan
 from dray.cli.commands.demo.report import Report
 from dray.cli.commands.demo.sending import DemoFile, Sender, SentFile, find_origins, in_transactions
 from dray.cli.commands.demo.spark_job import AuditTold, JobOrder
-from dray.cli.commands.demo.verdict import judge, judge_audit, read_rows
+from dray.cli.commands.demo.verdict import judge, judge_audit, judge_chain, read_rows
 from dray.cli.output import print_json
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_json

@@ -6,6 +6,8 @@ the table of what was landed, and the files; each is read here again.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,7 @@ from dray.cli.commands.demo.loss import Hole, ranges
 from dray.cli.commands.demo.sending import SentFile
 from dray.cli.commands.demo.spark_job import AuditTold
 from dray.large.digests import DIGESTS, SHA256
+from dray.model.message import Message
 from dray.model.words import counted
 
 HASHED_AT_ONCE = 1 << 20
@@ -203,3 +206,37 @@ def _numbers(missing: Iterable[str]) -> tuple[tuple[int, int], ...]:
         else:
             found.add(0)
     return ranges(found)
+
+
+def judge_chain(
+    verdict: DemoVerdict,
+    sent: Sequence[SentFile],
+    holes: Iterable[Hole],
+    results: Sequence[Message],
+) -> None:
+    """Compare each message of the results queue with the origin of its file, read again."""
+    lost = {hole.sequence_id for hole in holes}
+    wanted = {
+        file.sequence_id: (file.origin.label, file.origin.size, _sha256(file.origin.path))
+        for file in sent
+        if file.sequence_id not in lost
+    }
+    counts: Counter[str] = Counter()
+    for message in results:
+        told = json.loads(bytes(message.body))
+        of = message.correlation_id or ""
+        counts[of] += 1
+        if wanted.get(of) == (message.label, told["size"], told["sha256"]):
+            verdict.results += 1
+        else:
+            verdict.complain(f"the chain has a wrong row about {message.label!r} ({of})")
+    for sequence_id, (label, _, _) in wanted.items():
+        if counts[sequence_id] != 1:
+            verdict.complain(f"the chain has {counts[sequence_id]} rows about {label!r}, not one")
+    if len({message.transaction_id for message in results}) > 1:
+        verdict.complain("the rows of the chain came in more than one transaction")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
