@@ -18,9 +18,8 @@ from starlette.types import ASGIApp
 from dray.aio import Manager
 from dray.console import pages, sample, v1
 from dray.console.console import Console, Tab, console_of
-from dray.console.door import Door, Doorkeeping
+from dray.console.door import START, Door, Doorkeeping
 from dray.console.http.refusal import HttpRefusal
-from dray.console.start_link import START
 from dray.console.statuses import status_of
 from dray.console.templating import STATIC
 from dray.errors import DrayError

@@ -12,8 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dray.aio import Manager
 from dray.console.callers import Callers
-from dray.console.http.bounded_count import BoundedCount
-from dray.console.http.limits import BODIES_AT_ONCE_MAX
+from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount
 from dray.console.templating import templates
 from dray.console.visitors import Visitor
 

@@ -13,7 +13,10 @@ Every answer forbids scripts, styles and requests that are not the console's own
 from __future__ import annotations
 
 import logging
+import os
+import secrets
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -27,11 +30,11 @@ from dray.console.console import VISITOR, Console
 from dray.console.form import read_form
 from dray.console.http.protocol import CERTIFIED
 from dray.console.http.refusal import HttpRefusal
-from dray.console.start_link import START, StartLink
 from dray.console.statuses import status_of
 from dray.console.visitors import Visitors
 from dray.errors import AccessDenied, DrayError
 from dray.model.callers import Credential
+from dray.own_files import create_own, make_own_folder
 
 SIGN_IN: Final = "/sign-in"
 SIGN_OUT: Final = "/sign-out"
@@ -63,6 +66,9 @@ _READ_ONLY: Final = "this console only shows things; start it without --read-onl
 _VOID: Final = (
     "this link has been used, or a newer one has replaced it; {file} holds the one that is valid"
 )
+START: Final = "/start/"
+_TOKEN_BYTES: Final = 32
+"""256 bits, which nobody guesses."""
 
 
 class Doorkeeping:
@@ -259,3 +265,43 @@ def _without_port(host: str) -> str:
     name = parts.hostname or ""
     shown = f"[{name}]" if ":" in name else name
     return shown if host in {shown, f"{shown}:{parts.port}"} else ""
+
+
+class StartLink:
+    """The link that opens a console once: a token in an address, in a file of its owner.
+
+        http://127.0.0.1:7341/start/TOKEN
+
+    The first use of the link begins a session and makes the link void. The file then holds the next
+    link, so that the same user can open another browser.
+    """
+
+    def __init__(self, file: Path, origin: str) -> None:
+        """Make a first link and write it to `file`; raises OSError."""
+        self.file = file
+        self._origin = origin
+        self._token = ""
+        make_own_folder(file.parent)
+        self._renew()
+
+    @property
+    def url(self) -> str:
+        """The link."""
+        return f"{self._origin}{START}{self._token}"
+
+    def is_exchanged(self, token: str) -> bool:
+        """Whether this was the token of the link; if so, it is void from now on."""
+        if not secrets.compare_digest(token.encode(), self._token.encode()):
+            return False
+        self._renew()
+        return True
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self.file.unlink(missing_ok=True)
+
+    def _renew(self) -> None:
+        self._token = secrets.token_urlsafe(_TOKEN_BYTES)
+        descriptor = create_own(self.file)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{self.url}\n")

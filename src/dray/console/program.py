@@ -24,9 +24,8 @@ from dray.console import pages
 from dray.console.app import TABS, application
 from dray.console.callers import CONSOLE, Callers
 from dray.console.console import Console
-from dray.console.door import LOOPBACK, Doorkeeping
+from dray.console.door import LOOPBACK, Doorkeeping, StartLink
 from dray.console.http.server import end_with_input, server
-from dray.console.start_link import StartLink
 from dray.console.v1 import TokenHolders
 from dray.errors import InvalidConfiguration
 from dray.model.callers import Credential

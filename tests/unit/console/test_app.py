@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from dray.console import app
 from dray.console.console import Console
-from dray.console.start_link import START
+from dray.console.door import START
 
 
 @pytest.mark.parametrize(("path", "told"), [(f"{START}s3cret", START), ("/queues", "/queues")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.console.http.bounded_count import BoundedCount
+from dray.console.http.limits import BoundedCount
 from dray.console.http.refusal import HttpRefusal
 
 

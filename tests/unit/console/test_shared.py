@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.console.pages.shared import Shared
+from dray.console.pages.asking import Shared
 
 
 class Connection:

@@ -1,8 +1,15 @@
-"""Bounds of each connection of a client, each with its reason. Sizes in bytes, times in seconds."""
+"""Bounds of the clients' connections, each with its reason, and a count that keeps to a bound.
+
+Sizes are in bytes, times in seconds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from dray.console.http.refusal import HttpRefusal
 
 PIECE_BYTES: Final = 1 << 20
 """Bytes handed to the socket at a time: above its buffer, so that a slow client is felt at once."""
@@ -23,3 +30,24 @@ GRACE_S: Final = 3
 """Requests that still run then are cut off: a receive that waits takes nothing with it."""
 BODIES_AT_ONCE_MAX: Final = 24
 """Bodies on their way at a time, at `/v1` and at the pages each: 360 MB at the very most."""
+
+
+class BoundedCount:
+    """How many of something are under way, with a bound."""
+
+    def __init__(self, most: int, status: int, code: str, sentence: str) -> None:
+        """Begin with none; one above `most` is refused with the rest."""
+        self._most = most
+        self._refusal = status, code, sentence
+        self._count = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count one more; raises `HttpRefusal` if there are too many."""
+        if self._count >= self._most:
+            raise HttpRefusal(*self._refusal)
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1

@@ -10,8 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from dray.aio import Manager
 from dray.console.form import read_form, whole_number
-from dray.console.pages.asking import ask, at, done, link, show
-from dray.console.pages.shared import Shared
+from dray.console.pages.asking import Shared, ask, at, done, link, show
 from dray.errors import AccessDenied, Misuse
 from dray.model.tokens import TokenInfo
 

@@ -1,17 +1,24 @@
-"""Shared by the handlers of the pages: parts of pages, questions before an act, sentences."""
+"""Shared by the handlers of the pages: answers, parts of pages, questions before an act."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
+from typing import Final, TypeVar
 from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dray.aio import Manager
 from dray.console.console import FRAGMENT, Console, console_of
-from dray.console.pages.shared import Shared
+
+_Answer = TypeVar("_Answer")
+_TIMES: Final = 10.0
+"""A question that takes long is asked less often: it costs a tenth of the time at most."""
 
 
 async def at(request: Request) -> tuple[Console, Manager]:
@@ -67,3 +74,44 @@ def link(path: str, **query: object) -> str:
     """An address of the console."""
     given = {name: str(value) for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+class _Question:
+    """One question at one connection."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.until = 0.0
+        self.answer: object = None
+
+
+class Shared:
+    """Answers that many pages show: asked for once, however many browsers look."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._asked: WeakKeyDictionary[Manager, dict[str, _Question]] = WeakKeyDictionary()
+
+    async def get(
+        self,
+        manager: Manager,
+        question: str,
+        ask: Callable[[], Awaitable[_Answer]],
+        seconds: float = 1.0,
+    ) -> _Answer:
+        """The answer, at most so many seconds old, or ten times as old as asking takes."""
+        asked = self._asked.setdefault(manager, {}).setdefault(question, _Question())
+        async with asked.lock:
+            began = time.monotonic()
+            if began >= asked.until:
+                asked.answer = await ask()
+                took = time.monotonic() - began
+                asked.until = time.monotonic() + max(seconds, _TIMES * took)
+            return asked.answer  # type: ignore[return-value]
+
+    def forget(self, manager: Manager) -> None:
+        """Ask anew: something was changed."""
+        self._asked.pop(manager, None)
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -10,9 +10,8 @@ from starlette.routing import BaseRoute, Route
 
 from dray.aio import Manager
 from dray.console.form import read_form
-from dray.console.pages.asking import ask, at, done, link, show
+from dray.console.pages.asking import Shared, ask, at, done, link, show
 from dray.console.pages.doctor import finding_of
-from dray.console.pages.shared import Shared
 from dray.errors import AccessDenied, Misuse, QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.queue import PeerInfo, QueueInfo

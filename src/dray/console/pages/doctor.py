@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dray.console.form import read_form
-from dray.console.pages.asking import at, done, link, show
-from dray.console.pages.shared import Shared
+from dray.console.pages.asking import Shared, at, done, link, show
 from dray.errors import Misuse
 from dray.model.finding import DoctorFinding
 

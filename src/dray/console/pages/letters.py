@@ -11,9 +11,8 @@ from starlette.routing import BaseRoute, Route
 from dray.aio import Manager
 from dray.console.console import console_of
 from dray.console.form import read_form
-from dray.console.pages.asking import ask, at, done, link, show
+from dray.console.pages.asking import Shared, ask, at, done, link, show
 from dray.console.pages.queues import page_of
-from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
 from dray.model.queued import QueuedMessage, by_destination
 from dray.model.sizes import human_size

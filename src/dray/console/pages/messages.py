@@ -1,9 +1,10 @@
-"""One message: its properties, a preview, its body to download, its story."""
+"""One message: its properties, a preview, its story, and its body to download or in part."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
 from typing import Final
 
@@ -11,16 +12,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from dray.aio import Manager
+import dray.aio
+from dray.aio import LargeMessage, Manager
+from dray.client.awaited.large_message import verified_pieces
 from dray.console.attachments import PIXELS_MAX, attachment, is_shown, picture_type
 from dray.console.callers import CONSOLE
 from dray.console.console import console_of, visitor_of
 from dray.console.form import whole_number
 from dray.console.http.bodies import BodyAnswer, Piece
-from dray.console.http.bounded_count import BoundedCount
+from dray.console.http.limits import BoundedCount
 from dray.console.pages.asking import at, link
-from dray.console.pages.bodies import ParquetTurns, head_of, opened, preview
-from dray.console.pages.previews import PREVIEW_BYTES_MAX, Preview
+from dray.console.pages.previews import (
+    PARQUET,
+    PREVIEW_BYTES_MAX,
+    Preview,
+    parquet_of,
+    preview_of,
+)
 from dray.console.pages.story import WholeStory, story_of
 from dray.errors import LargeMessageError, MessageNotFound
 from dray.model.classes import Acknowledge, MessageClass
@@ -180,3 +188,87 @@ routes: list[BaseRoute] = [
     Route("/queues/message/body", _body),
     Route("/story", _story),
 ]
+
+
+async def head_of(manager: Manager, found: QueuedMessage) -> bytes:
+    """The first bytes of a body."""
+    async with opened(manager, found) as body:
+        return await body.range(0, PREVIEW_BYTES_MAX)
+
+
+async def preview(manager: Manager, found: QueuedMessage, turns: ParquetTurns) -> Preview:
+    """A preview of the body of a message."""
+    async with opened(manager, found) as body:
+        head = await body.range(0, PREVIEW_BYTES_MAX)
+        if head.startswith(PARQUET) and (rows := await turns.rows(body)) is not None:
+            return rows
+        return preview_of(head, body.size, found.label)
+
+
+@asynccontextmanager
+async def opened(manager: Manager, found: QueuedMessage) -> AsyncIterator[_OpenBody]:
+    """The body of a message, which stays in its queue. Raises `MessageNotFound` if it is held."""
+    queue = manager.queue(found.queue, raw=True)
+    if not found.parts:
+        message = await queue.peek_by_lookup_id(found.lookup_id)
+        yield _PlainBody(bytes(message.body))
+        return
+    async with dray.aio.LargeMessageQueue(queue).peek_by_id(found.id) as large:
+        yield _LargeBody(large)
+
+
+class _OpenBody:
+    """A body that can be read by range, or from its beginning to its end."""
+
+    size = 0
+
+    async def range(self, offset: int, length: int) -> bytes:
+        raise NotImplementedError
+
+    def pieces(self) -> AsyncGenerator[Piece, None]:
+        raise NotImplementedError
+
+
+class ParquetTurns:
+    """Previews of Parquet files, one after another: each has a process of its own."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._turn = asyncio.Lock()
+
+    async def rows(self, body: _OpenBody) -> Preview | None:
+        """The first rows of a body; None if it has none, or they need too much."""
+        loop = asyncio.get_running_loop()
+
+        def given(offset: int, length: int) -> bytes:
+            return asyncio.run_coroutine_threadsafe(body.range(offset, length), loop).result()
+
+        async with self._turn:
+            return await asyncio.to_thread(parquet_of, body.size, given)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class _PlainBody(_OpenBody):
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.size = len(body)
+
+    async def range(self, offset: int, length: int) -> bytes:
+        return self._body[offset : offset + length]
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        yield self._body
+
+
+class _LargeBody(_OpenBody):
+    def __init__(self, message: LargeMessage) -> None:
+        self._message = message
+        self.size = message.size
+
+    async def range(self, offset: int, length: int) -> bytes:
+        return await self._message.read_range(offset, min(length, max(0, self.size - offset)))
+
+    def pieces(self) -> AsyncGenerator[Piece, None]:
+        return verified_pieces(self._message)

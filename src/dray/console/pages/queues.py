@@ -13,9 +13,8 @@ from starlette.routing import BaseRoute, Route
 
 from dray.aio import Manager
 from dray.console.form import Form, read_form, whole_number
-from dray.console.pages.asking import ask, at, done, link, show
+from dray.console.pages.asking import Shared, ask, at, done, link, show
 from dray.console.pages.rates import HEIGHT, WIDTH, Chart, QueueRates
-from dray.console.pages.shared import Shared
 from dray.errors import DrayError, Misuse
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo

@@ -14,10 +14,8 @@ import dray.aio
 from dray.aio import Incoming, Manager, Offer
 from dray.client.files.upload_state import UnfinishedUpload
 from dray.console.form import read_form
-from dray.console.pages.asking import ask, at, done, link, show
-from dray.console.pages.in_flight import in_flight, that_leaves
-from dray.console.pages.paces import Paces
-from dray.console.pages.shared import Shared
+from dray.console.pages.asking import Shared, ask, at, done, link, show
+from dray.console.pages.in_flight import Paces, in_flight, that_leaves
 from dray.errors import DrayError, Misuse
 from dray.model.sizes import human_size
 from dray.model.transfer import TransferStatus

@@ -15,7 +15,7 @@ from dray.console.attachments import attachment
 from dray.console.console import FRAGMENT, Console, console_of, visitor_of
 from dray.console.form import read_form, whole_number
 from dray.console.http.bodies import BodyAnswer, Piece, RequestBody
-from dray.console.sample import queues, receiving, sending
+from dray.console.sample import queues, received, sending
 from dray.console.sample.file_in_form import FormWithFile
 from dray.console.sample.received import ReceivedFile, ReceivedFiles
 from dray.console.statuses import status_of
@@ -145,11 +145,11 @@ async def _receive(request: Request) -> Response:
         manager = await console.manager(request)
         part = form.text("drop")
         if part:
-            await receiving.drop(manager, _dropping(part, form.text("number", "1")))
-        found = await receiving.receive(manager, visitor_of(request))
+            await received.drop(manager, _dropping(part, form.text("number", "1")))
+        found = await received.receive(manager, visitor_of(request))
     except DrayError as error:
         return _failed(request, error)
-    if isinstance(found, receiving.HoleFound):
+    if isinstance(found, received.HoleFound):
         return _hole(request, console, found)
     files.add(found)
     if FRAGMENT in request.headers:
@@ -157,17 +157,17 @@ async def _receive(request: Request) -> Response:
     return console.go_to(f"/sample?received={found.id}")
 
 
-def _dropping(part: str, number: str) -> receiving.Dropping:
-    if part not in receiving.PARTS:
+def _dropping(part: str, number: str) -> received.Dropping:
+    if part not in received.PARTS:
         raise Misuse("choose the part to drop: header, fragment or trailer")
-    if part != receiving.FRAGMENT:
-        return receiving.Dropping(part)
+    if part != received.FRAGMENT:
+        return received.Dropping(part)
     if (chosen := whole_number(number)) is None:
         raise Misuse("write the number of the fragment to drop, from 1 on")
-    return receiving.Dropping(part, chosen)
+    return received.Dropping(part, chosen)
 
 
-def _hole(request: Request, console: Console, found: receiving.HoleFound) -> Response:
+def _hole(request: Request, console: Console, found: received.HoleFound) -> Response:
     # The browser's own form gets the box as a page, so nothing of it is lost in a redirect.
     part = FRAGMENT in request.headers
     return console.page(

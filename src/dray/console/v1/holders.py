@@ -17,10 +17,8 @@ from typing import Final
 from dray.aio import Manager
 from dray.client.awaited.opening import Opening
 from dray.client.connections.link import Link
-from dray.console.http.bounded_count import BoundedCount
-from dray.console.http.limits import BODIES_AT_ONCE_MAX
+from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount
 from dray.console.http.refusal import HttpRefusal
-from dray.console.v1.at_hand import UploadsAtHand
 from dray.console.v1.held import Holdings
 from dray.console.v1.limits import (
     BODIES_MAX,
@@ -28,8 +26,10 @@ from dray.console.v1.limits import (
     SESSION_UNUSED_S,
     SESSIONS_MAX,
     TOKEN_CHARACTERS_MAX,
+    UPLOADS_AT_HAND_MAX,
     WAITS_MAX,
 )
+from dray.console.v1.resumable import HttpUpload, UploadName
 from dray.errors import AccessDenied
 from dray.model.callers import Credential
 from dray.model.names import STATUS_QUEUE
@@ -214,3 +214,30 @@ def _token_in(authorization: str | None) -> str:
 
 def _unauthorized(sentence: str) -> HttpRefusal:
     return HttpRefusal(401, "unauthorized", sentence, _CHALLENGE)
+
+
+class UploadsAtHand:
+    """The uploads whose digest is at hand, those used last at the end; a caller finds its own."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._kept: OrderedDict[tuple[str, UploadName], HttpUpload] = OrderedDict()
+
+    def find(self, caller: str, name: UploadName) -> HttpUpload | None:
+        """The upload of a caller, if it is at hand."""
+        found = self._kept.get((caller, name))
+        if found is not None:
+            self._kept.move_to_end((caller, name))
+        return found
+
+    def keep(self, caller: str, upload: HttpUpload) -> HttpUpload:
+        """Keep an upload at hand; give the one that is there already, if there is one."""
+        kept = self._kept.setdefault((caller, upload.name), upload)
+        if len(self._kept) > UPLOADS_AT_HAND_MAX:
+            unused = (key for key, each in self._kept.items() if not each.lock.locked())
+            del self._kept[next(unused)]
+        return kept
+
+    def forget(self, caller: str, name: UploadName) -> None:
+        """Keep an upload no longer."""
+        self._kept.pop((caller, name), None)

@@ -7,6 +7,7 @@ commits it. The body stays at the queue manager and is read from there as often 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Final, NamedTuple
@@ -25,7 +26,6 @@ from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
 from dray.console.v1.held import Ended, new_id
 from dray.console.v1.limits import LEASES_MAX, LISTEN_S, WAIT_S_MAX
 from dray.console.v1.properties import KIND, headers_of, shown, within_bounds
-from dray.console.v1.ranges import requested_range
 from dray.console.v1.sending import LARGE, PLAIN
 from dray.errors import LargeMessageMixing, ReceiveTimeout
 from dray.model.classes import TransactionStatus
@@ -36,6 +36,7 @@ from dray.wire.selections import SelectFirst
 
 ANY: Final = "any"
 _FIRST: Final = SelectFirst()
+_ONE: Final = re.compile(r"bytes=\s*([0-9]{0,19})-([0-9]{0,19})\s*\Z", re.ASCII)
 
 
 class Plain(NamedTuple):
@@ -308,3 +309,34 @@ async def _plain(queue: Queue, transaction: Transaction, wait_s: float) -> Plain
     used.give_back(frame.body)
     # The body stays at the queue manager until it is asked for.
     return Plain(msgspec.structs.replace(message, body=b""), head.envelopes[0], size)
+
+
+class ByteRange(NamedTuple):
+    """Bytes of a body, from `start` up to and without `end`."""
+
+    start: int
+    end: int
+
+
+def requested_range(header: str | None, size: int) -> ByteRange | None:
+    """The range that is asked for, cut to the size; None for the whole body.
+
+    Several ranges, other units and what cannot be read are ignored, as the standard has it. Raises
+    `HttpRefusal`, 416, for a range that begins behind the end.
+    """
+    found = _ONE.match(header or "")
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:
+        start, end = max(0, size - int(found[2])), size
+    else:
+        start, end = int(found[1]), min(size, int(found[2]) + 1) if found[2] else size
+        if found[2] and int(found[2]) < start:
+            return None
+    if start >= size or start >= end:
+        raise HttpRefusal(
+            416, "range-not-there", f"the body has {size} bytes, and the range begins behind them;"
+            " ask for another",
+            {"Content-Range": f"bytes */{size}"},
+        )  # fmt: skip
+    return ByteRange(start, end)
