@@ -13,8 +13,7 @@ import trustme
 
 import dray
 from dray.client.transfer import accepting
-from dray.client.transfer.certificate import showing_itself
-from dray.client.transfer.direct import connect
+from dray.client.transfer.direct import connect, showing_itself
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.model.transfer import TransferState

@@ -13,9 +13,8 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from dray.client.awaited.described import Described, Said
 from dray.client.awaited.fragments import Fragments, Held, Origin
 from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.awaited.saving import Saving
@@ -30,7 +29,9 @@ from dray.client.files.steps import reached
 from dray.client.formatters import Decoder, decoded
 from dray.errors import LargeMessageCorrupt, LargeMessageError, ProtocolError, TransactionUsage
 from dray.large.split import Control, read_control
-from dray.model.classes import TransactionStatus
+from dray.model.classes import Acknowledge, TransactionStatus
+from dray.model.files import decode_file
+from dray.model.message import Message
 from dray.model.words import counted
 from dray.wire.large_frames import LargeAt, LargeFound, PartAt
 
@@ -114,6 +115,42 @@ async def save_into(message: LargeMessage, file: PartialFile) -> None:
     Raises `LargeMessageCorrupt`, `TargetUnwritable`.
     """
     await message._save_into(file, Reporter(None, message.size))  # noqa: SLF001 - see above
+
+
+class Said(NamedTuple):
+    """The contents of header and trailer."""
+
+    sequence_id: str
+    control: Control
+    header: Message
+
+
+class Described:
+    """Properties of a large message, from its header and trailer, as attributes."""
+
+    def __init__(self, said: Said) -> None:
+        """Keep the contents of header and trailer."""
+        self.said = said
+        sequence_id, control, header = said
+        self.sequence_id = sequence_id
+        self.label = control.label
+        self.correlation_id = control.correlation_id
+        self.app_specific = control.app_specific
+        self.size = control.size
+        self.digest = control.digest
+        self.digest_kind = control.digest_kind
+        self.fragment_count = control.fragment_count
+        self.extension = control.extension
+        self.response_queue = control.response_queue
+        self.administration_queue = control.administration_queue
+        self.traceparent = control.traceparent
+        self.acknowledge = Acknowledge(control.acknowledge)
+        self.file = None if control.file is None else decode_file(control.file)
+        self.transaction_id = header.transaction_id
+        self.source = header.source
+        self.sent_time = header.sent_time
+        self.arrived_time = header.arrived_time
+        self.abort_count = header.abort_count
 
 
 @public(made_by="LargeMessageQueue.receive", inner=["bind", "bring"])

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import NamedTuple
 
-from dray.client.awaited.lending import lender_of
 from dray.client.awaited.transaction import Transaction
 from dray.client.calls.messages import Record, record_of
+from dray.client.connections.connection import Connection
 from dray.client.connections.runtime import Runtime
+from dray.client.connections.session import Pending
 from dray.client.files.digest import RollingDigest
 from dray.client.files.progress import Progress, Reporter
-from dray.client.files.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of
+from dray.client.files.sources import (
+    PIECES_ALIVE,
+    AwaitedChunkSource,
+    FileSource,
+    Source,
+    pieces_of,
+)
 from dray.client.files.steps import reached
-from dray.errors import DrayError, TransactionAborted
+from dray.errors import DrayError, SourceChanged, SourceUnreadable, TransactionAborted
 from dray.large.compression import Compressor
 from dray.large.split import SIZE_UNKNOWN, LargeMessageParameters, PartMessage, Split
 from dray.model.files import FileProperties
 from dray.model.ids import ManagerId, MessageId
+from dray.model.limits import KIB
 from dray.model.message import Message
 from dray.wire.frames import Done
 from dray.wire.message_frames import Reserve
+
+_LENT_BYTES_MIN = 256 * KIB
+"""Less goes through the socket in the time that lending takes."""
+_AHEAD = 3
+"""Fragments that the queue manager has not answered for: one that it places, one that it reads, and
+one on its way."""
 
 
 class Fragmentation(NamedTuple):
@@ -165,3 +180,57 @@ def _doom_for(error: BaseException, transaction: Transaction) -> DrayError:
         " aborted; repeat the transaction",
         transaction_id=transaction.id,
     )
+
+
+class Lender:
+    """Lends one file, fragment by fragment, where the socket can carry a descriptor.
+
+    The sender reads each fragment all the same, for its digest and the record's CRC32C, and sends
+    only the record's head. The queue manager reads the body from the file into memory of its own,
+    and takes it only if it fits that CRC32C: what is placed is what the sender read, or the send
+    fails.
+    """
+
+    def __init__(
+        self, transaction: Transaction, connection: Connection, source: FileSource
+    ) -> None:
+        """Begin at the beginning of the file."""
+        self._transaction = transaction
+        self._connection = connection
+        self._source = source
+        self._waiting: deque[Pending] = deque()
+
+    async def send(self, queue: int, record: Record, offset: int) -> None:
+        """Send a record whose body lies at `offset`; its answer is waited for later.
+
+        Raises `SourceChanged`, `SourceUnreadable`, and what else the queue manager refuses.
+        """
+        if len(record.body) < _LENT_BYTES_MIN:
+            await self._transaction.send_large(queue, record)
+            return
+        while len(self._waiting) >= _AHEAD:
+            await self._answered()
+        descriptor = self._source.descriptor
+        self._waiting.append(await self._transaction.send_lent(queue, record, descriptor, offset))
+
+    async def settle(self) -> None:
+        """Wait until everything is placed. Raises as `send` does."""
+        while self._waiting:
+            await self._answered()
+
+    async def _answered(self) -> None:
+        try:
+            await self._connection.wait(self._waiting.popleft())
+        except SourceChanged as error:
+            raise self._source.changed() from error
+        except SourceUnreadable as error:
+            raise self._source.not_read() from error
+
+
+def lender_of(
+    source: Source | AwaitedChunkSource, transaction: Transaction, connection: Connection
+) -> Lender | None:
+    """Give what can lend a source over a connection, or None if it has to go through the socket."""
+    if connection.takes_files and isinstance(source, FileSource) and source.is_regular:
+        return Lender(transaction, connection, source)
+    return None

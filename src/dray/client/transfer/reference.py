@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple, Self
 
 import msgspec
 
-from dray.client.transfer.fingerprint import TEXT_PATTERN, Fingerprint
 from dray.errors import Misuse
 from dray.large.digests import DIGESTS
 from dray.model.limits import (
@@ -20,6 +19,7 @@ from dray.transfer.events import Terms
 
 EXTENSION: Final = b"dray-transfer/1"
 Consumers = Literal["one", "many"]
+TEXT_PATTERN = "^[a-z0-9]+:[0-9a-f]{64}$"
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,3 +82,20 @@ def check_terms(size: int, fragment_size: int, window_size: int) -> None:
             f"a file of {size} bytes has more than {TRANSFER_FRAGMENTS_MAX} fragments of"
             f" {fragment_size} bytes; choose a larger fragment_size"
         )
+
+
+class Fingerprint(NamedTuple):
+    """A digest of 32 bytes and its kind."""
+
+    kind: str
+    digest: bytes
+
+    def __str__(self) -> str:
+        """As it stands in a reference."""
+        return f"{self.kind}:{self.digest.hex()}"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read one; the text fits `TEXT_PATTERN`."""
+        kind, _, digits = text.partition(":")
+        return cls(kind, bytes.fromhex(digits))

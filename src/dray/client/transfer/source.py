@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from dray.checksum import crc32c
 from dray.client.files.sources import has_its_size, unreadable
-from dray.client.transfer.fingerprint import Fingerprint
+from dray.client.transfer.reference import Fingerprint
 from dray.errors import SourceUnreadable, TransferSourceChanged
 from dray.large.digests import DIGESTS
 

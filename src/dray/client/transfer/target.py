@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dray.client.files.partial_file import is_in_the_way, is_still, open_alone
-from dray.client.transfer.fingerprint import Fingerprint
+from dray.client.transfer.reference import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.forks import keep_from_children
 from dray.fsync import sync_folder

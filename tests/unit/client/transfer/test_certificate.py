@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dray.client.transfer.certificate import showing_itself, trusting_only
+from dray.client.transfer.direct import showing_itself, trusting_only
 
 WITHIN_S = 30
 

@@ -9,7 +9,7 @@ import crc32c
 import pytest
 from blake3 import blake3
 
-from dray.client.transfer.fingerprint import Fingerprint
+from dray.client.transfer.reference import Fingerprint
 from dray.client.transfer.source import SourceFile
 from dray.errors import SourceUnreadable, TransferSourceChanged
 

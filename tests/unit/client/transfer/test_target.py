@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from dray.client.files import partial_file
 from dray.client.transfer import target as target_module
-from dray.client.transfer.fingerprint import Fingerprint
+from dray.client.transfer.reference import Fingerprint
 from dray.client.transfer.target import (
     TargetFile,
     boot_id,
