@@ -17,7 +17,7 @@ import click
 
 from dray.cli.program import COMMANDS, program
 from dray.errors import DrayError
-from dray.metrics.families import MANAGER_INFO, OF_A_QUEUE, OF_THE_MANAGER, QUEUE_STATE
+from dray.metrics.collector import MANAGER_INFO, OF_A_QUEUE, OF_THE_MANAGER, QUEUE_STATE
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import dray
 from dray.client.connections.address import parse_address
-from dray.metrics.families import MANAGER_INFO, OF_A_QUEUE, OF_THE_MANAGER, QUEUE_STATE
+from dray.metrics.collector import MANAGER_INFO, OF_A_QUEUE, OF_THE_MANAGER, QUEUE_STATE
 from dray.metrics.http import MetricsServer
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until

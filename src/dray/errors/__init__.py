@@ -36,12 +36,6 @@ one error.
 
 from __future__ import annotations
 
-from dray.errors.codes import every_error, from_code
-from dray.errors.large_messages import (
-    LargeMessageCorrupt,
-    LargeMessageError,
-    LargeMessageHole,
-)
 from dray.errors.misuse import (
     AccessDenied,
     BatchMismatch,
@@ -74,6 +68,9 @@ from dray.errors.outcomes import (
     DeliveryRefused,
     DeliveryTimeout,
     InDoubt,
+    LargeMessageCorrupt,
+    LargeMessageError,
+    LargeMessageHole,
     QuotaExceeded,
     ReceiveTimeout,
     TransactionAborted,
@@ -87,7 +84,7 @@ from dray.errors.peers import (
     TransferRefused,
     TransferTimeout,
 )
-from dray.errors.root import DrayError, in_one_line
+from dray.errors.root import DrayError, every_error, from_code, in_one_line
 from dray.errors.store import (
     BackupDamaged,
     StoreCorrupt,

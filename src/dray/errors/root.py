@@ -1,7 +1,8 @@
-"""The class of every error, and the form of its sentence."""
+"""The class of every error, the form of its sentence, and the class that a code names."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -33,3 +34,19 @@ def in_one_line(text: str) -> str:
 
 def _rebuild(cls: type[DrayError], sentence: str, fields: dict[str, object]) -> DrayError:
     return cls(sentence, **fields)
+
+
+def every_error() -> dict[str, type[DrayError]]:
+    """Map each code to its class."""
+    found: dict[str, type[DrayError]] = {}
+    pending: list[type[DrayError]] = [DrayError]
+    while pending:
+        cls = pending.pop()
+        found[cls.code] = cls
+        pending.extend(cls.__subclasses__())
+    return found
+
+
+def from_code(code: str, sentence: str, fields: Mapping[str, object]) -> DrayError:
+    """Rebuild an error that came over the wire; an unknown code gives a plain `DrayError`."""
+    return every_error().get(code, DrayError)(sentence, **fields)

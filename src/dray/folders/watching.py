@@ -10,18 +10,21 @@ a portion at a time, between the files that the kernel tells of.
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dray.client.awaited.manager import Manager
 from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, DrayError, InDoubt
-from dray.folders.open_files import is_open_for_writing
 from dray.folders.sending import FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Tree
+from dray.model.platforms import is_linux
 
 if TYPE_CHECKING:
     from dray.client.connections.link import Link
@@ -278,3 +281,31 @@ def _observer(tree: Tree, changed: threading.Event) -> FolderObserver:
     from dray.folders.changes import FolderObserver  # noqa: PLC0415 - only Linux has what it needs
 
     return FolderObserver(tree.root, changed)
+
+
+def is_open_for_writing(file: Path) -> bool:
+    """Whether somebody has it open for writing; False if nobody can tell.
+
+    Linux gives a read lease on a file only while nobody has it open for writing. It gives one to
+    the owner of the file and to root, and not on every file system.
+    """
+    if not is_linux():
+        return False
+    import fcntl  # noqa: PLC0415 - other systems do not have all of it
+
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        # Sent if somebody opens the file just now; every program ignores it by default.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False

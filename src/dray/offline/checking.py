@@ -35,8 +35,12 @@ from dray.manager.entries import Entry, unpack
 from dray.manager.queue import Account, StoredQueue, find_parts
 from dray.manager.state import State
 from dray.model.ids import ManagerId, join_id
-from dray.offline.checking_files import check_audit, check_checkpoints, check_queue_files
-from dray.offline.findings import CheckReport
+from dray.offline.checking_files import (
+    CheckReport,
+    check_audit,
+    check_checkpoints,
+    check_queue_files,
+)
 from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
 from dray.store.heap.heap import Extent, file_name, numbers_of

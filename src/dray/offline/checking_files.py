@@ -1,14 +1,15 @@
-"""The part of `dray check` that looks at the files beside log and heap."""
+"""The part of `dray check` that looks at the files beside log and heap, and what a check finds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from dray.manager.change import LQS_EDITABLE, LQS_EVENTS, changed_in_file, check_editable
 from dray.manager.disk import path_in_file
 from dray.manager.queue import StoredQueue
-from dray.offline.findings import CheckReport
 from dray.offline.stopped import Offline
 from dray.store.access_log import verify_access_log
 from dray.store.audit import AUDIT_NAME
@@ -23,6 +24,66 @@ from dray.store.recovery.survey import Sight, look
 _QUEUE_FILE_BYTES_MAX: Final = 64 << 10
 _LEFT_TO_THE_LOG: Final = {Pair.NONE, Pair.TORN}
 _MOVED_ASIDE: Final = "a start moves it to quarantine"
+
+
+class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One thing that was found in one file. `severity` is "damage", "doubt" or "note"."""
+
+    severity: str
+    file: str
+    what: str
+    queue: str = ""
+    lookup_id: int = 0
+    message_id: str = ""
+    remedy: str = ""
+
+
+class CheckReport(msgspec.Struct, kw_only=True):
+    """The findings of a check so far; it is clean if nothing is damaged."""
+
+    directory: str
+    manager_id: str = ""
+    clean: bool = True
+    queues: int = 0
+    messages: int = 0
+    record_bytes: int = 0
+    large_messages: int = 0
+    heap_files: int = 0
+    free_heap_files: int = 0
+    groups: int = 0
+    findings: list[Finding] = []
+
+    def damage(  # noqa: PLR0917 - the fields of a finding, by name wherever it is called
+        self,
+        file: str,
+        what: str,
+        queue: str = "",
+        lookup_id: int = 0,
+        message_id: str = "",
+        remedy: str = "",
+    ) -> None:
+        """Something is not what it should be."""
+        self.clean = False
+        self.findings.append(
+            Finding(
+                severity="damage",
+                file=file,
+                what=what,
+                queue=queue,
+                lookup_id=lookup_id,
+                message_id=message_id,
+                remedy=remedy,
+            )
+        )
+
+    def doubt(self, file: str, what: str, remedy: str = "") -> None:
+        """Something may be damage, or what a power failure leaves; nobody can tell."""
+        self.findings.append(Finding(severity="doubt", file=file, what=what, remedy=remedy))
+
+    def note(self, file: str, what: str, queue: str = "", remedy: str = "") -> None:
+        """Something is worth knowing."""
+        finding = Finding(severity="note", file=file, what=what, queue=queue, remedy=remedy)
+        self.findings.append(finding)
 
 
 def check_checkpoints(disk: ReadOnlyDisk, report: CheckReport) -> None:

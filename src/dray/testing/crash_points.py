@@ -22,8 +22,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from dray.testing.disk import Operation, SimDisk
-from dray.testing.inode import some_sectors
-from dray.testing.name_changes import NameChange, sync_names
+from dray.testing.inode import NameChange, some_sectors, sync_names
 
 ALL_COMBINATIONS_OF: Final = 5
 """All combinations of up to so many unsynced changes are looked at: 32."""

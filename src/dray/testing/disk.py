@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull, StoreLocked, StorePoisoned
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, ReadableBuffer
-from dray.testing.inode import CrashEffect, Inode, patch
-from dray.testing.name_changes import NameChange, sync_names
+from dray.testing.inode import CrashEffect, Inode, NameChange, patch, sync_names
 
 __all__ = ["CrashEffect", "Operation", "SimDisk", "SimFile"]
 

@@ -1,8 +1,8 @@
-"""Promises of `dray.folders.open_files`: a file that somebody writes to is known."""
+"""Promises of `dray.folders.watching`: a file that somebody writes to is known."""
 
 from __future__ import annotations
 
-from dray.folders.open_files import is_open_for_writing
+from dray.folders.watching import is_open_for_writing
 
 
 def test_a_file_is_open_for_writing_until_its_writer_closes_it(tmp_path):

@@ -14,7 +14,7 @@ from dray.model.sizes import human_size
 from dray.model.words import counted
 
 if TYPE_CHECKING:
-    from dray.offline.findings import CheckReport, Finding
+    from dray.offline.checking_files import CheckReport, Finding
 
 
 @click.command()
