@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from dray.cli.settings import Settings, takes_url_and_json
@@ -43,15 +45,10 @@ from dray.cli.settings import Settings, takes_url_and_json
 @takes_url_and_json
 def command(
     settings: Settings,
+    /,
     *,
-    listen: str,
-    read_only: bool,
-    tls_cert: str | None,
-    tls_key: str | None,
-    tls_client_ca: str | None,
     also: tuple[str, ...],
-    quiet: bool,
-    until_input_ends: bool,
+    **options: Any,  # noqa: ANN401 - the options of `ConsoleOptions`
 ) -> int:
     """Show queues, dead letters and deliveries in a browser, until told to stop.
 
@@ -68,13 +65,7 @@ def command(
             "ca": settings.ca,
             "cert": settings.cert,
             "key": settings.key,
-            "listen": listen,
-            "read_only": read_only,
-            "tls_cert": tls_cert,
-            "tls_key": tls_key,
-            "tls_client_ca": tls_client_ca,
             "also": list(also),
-            "quiet": quiet,
-            "until_input_ends": until_input_ends,
+            **options,
         }
     )

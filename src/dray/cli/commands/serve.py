@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
@@ -87,7 +87,6 @@ _READY: Final = re.compile(r"dray console ready at (?:https?://)?([^;]+)")
 )
 @click.option(
     "--open",
-    "is_open",
     is_flag=True,
     default=None,
     help="Let everyone in who can connect, with each right that no rule restricts: no protection.",
@@ -124,25 +123,13 @@ _READY: Final = re.compile(r"dray console ready at (?:https?://)?([^;]+)")
 @click.pass_obj
 def command(
     settings: Settings,
+    /,
     *,
-    log_level: str | None,
-    data: str | None,
-    listen: str | None,
-    socket: str | None,
-    http: str | None,
-    console: str | None,
-    console_also: tuple[str, ...],
-    tls_cert: str | None,
-    tls_key: str | None,
-    tls_ca: str | None,
-    tls_client_ca: str | None,
-    is_open: bool | None,
-    peers: tuple[str, ...],
     config: str | None,
-    name: str | None,
-    quota: int | None,
-    journal_quota: int | None,
-    low_water: int | None,
+    peers: tuple[str, ...],
+    console_also: tuple[str, ...],
+    log_level: str | None,
+    **options: Any,  # noqa: ANN401 - the options of `ServeOptions`
 ) -> int:
     """Run a queue manager, and print its addresses in one line when it is ready. Needs Linux."""
     require_linux("a queue manager")
@@ -152,43 +139,30 @@ def command(
     read_all = partial(
         read_options,
         config,
-        data=data,
-        listen=listen,
-        socket=socket,
-        http=http,
-        console=console,
         console_also=console_also or None,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        tls_ca=tls_ca,
-        tls_client_ca=tls_client_ca,
-        open=is_open,
-        name=name,
-        quota=quota,
-        journal_quota=journal_quota,
-        low_water=low_water,
         log_level=log_level or settings.log_level,
+        **options,
     )
 
     def read() -> ServeOptions:
         return read_all().accepting(peers)
 
-    options = read()
+    asked = read()
     beside: list[Callable[[OwnDoor], Companion]] = []
-    if (address := options.http) is not None:
+    if (address := asked.http) is not None:
         from dray.metrics.process import HttpProcess, can_serve_programs
 
         if can_serve_programs():
-            options, url = _with_socket(options)
+            asked, url = _with_socket(asked)
             beside.append(partial(HttpProcess, address, url))
         else:
             from dray.metrics.http import MetricsServer
 
             beside.append(partial(MetricsServer, address))
-    if options.console is not None:
-        options, url = _with_socket(options)
-        beside.append(partial(ConsoleProcess, options, url))
-    return serve(options, read, beside=beside)
+    if asked.console is not None:
+        asked, url = _with_socket(asked)
+        beside.append(partial(ConsoleProcess, asked, url))
+    return serve(asked, read, beside=beside)
 
 
 def _with_socket(options: ServeOptions) -> tuple[ServeOptions, str]:

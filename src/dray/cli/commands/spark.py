@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -88,18 +88,15 @@ def command() -> None:
 @takes_url_and_json
 def land(
     settings: Settings,
+    /,
     queue: str,
     *,
     out: str,
-    state: str | None,
-    as_: str,
     follow: bool,
     idle: float | None,
     batch: int | None,
-    commit_every: float,
-    table: str,
-    accept_new_queue: bool,
     credentials: str | None,
+    **options: Any,  # noqa: ANN401 - the options of `dray.spark.land`
 ) -> None:
     """Land the messages of QUEUE below DIR: large ones as files, all of them as rows of a table.
 
@@ -115,15 +112,11 @@ def land(
             settings.url,
             queue,
             out,
-            as_=as_,
             until=Until(follow=follow, idle_s=idle),
             bytes_per_batch=bytes_per_batch,
-            commit_every=commit_every,
-            table=table,
-            accept_new_queue=accept_new_queue,
-            state=state,
             credentials=_named(settings, credentials),
             report=lambda so_far: shown.update(so_far.bytes),
+            **options,
         )
     if settings.as_json:
         print_json(summary)
