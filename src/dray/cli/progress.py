@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -29,22 +29,6 @@ PLAIN_LINE_EVERY_S = 5.0
 
 AmountText = Callable[[int, int | None, float], str]
 """How much is done, of how much, and how fast, in words."""
-
-
-class ProgressDisplay(Protocol):
-    """Progress of one operation, in bytes or steps."""
-
-    def update(self, done: int, total: int | None = None) -> None:
-        """Set how many are done."""
-
-    def describe(self, text: str) -> None:
-        """Set the description of the current step."""
-
-    def __enter__(self) -> Self:
-        """Start showing progress."""
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Show the last state and leave the terminal as it was."""
 
 
 def bytes_text(done: int, total: int | None, rate: float) -> str:
@@ -112,16 +96,19 @@ class _Bar:
         signal.raise_signal(number)
 
     def update(self, done: int, total: int | None = None) -> None:
+        """Set how many bytes or steps are done."""
         if self._rich is not None and self._task is not None:
             rate = done / max(time.monotonic() - self._began, 1e-6)
             amount = self._amount(done, total if total is not None else self._total, rate)
             self._rich.update(self._task, completed=done, total=total, amount=amount)
 
     def describe(self, text: str) -> None:
+        """Set the description of the current step."""
         if self._rich is not None and self._task is not None:
             self._rich.update(self._task, description=in_one_line(text))
 
     def __exit__(self, *_: object) -> None:
+        """Show the last state and leave the terminal as it was."""
         if self._rich is not None:
             self._rich.stop()
         if self._ends_us:
@@ -161,3 +148,7 @@ class _Lines:
         self._told = self._done
         rate = self._done / max(now - self._began, 1e-6)
         click.echo(f"{self._text}: {self._amount(self._done, self._total, rate)}", err=True)
+
+
+ProgressDisplay = _Bar | _Lines
+"""Progress of one operation, in bytes or steps."""

@@ -6,13 +6,10 @@ of its own, and the queue manager moves all parts out of that transaction.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from dray.client.awaited.large import LargeMessageQueue
 from dray.client.awaited.large_message import LargeMessage
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
-from dray.client.connections.link import Link
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.model.message import Message
@@ -22,29 +19,6 @@ from dray.wire.message_frames import Reject
 from dray.wire.selections import SelectBySequence
 
 AnyMessage = Message | LargeMessage
-
-
-class HandledMessages(Protocol):
-    """One kind of messages of one queue."""
-
-    name: str
-    """The name of the queue."""
-    link: Link
-
-    async def take(self, wait: float | None, transaction: Transaction) -> AnyMessage:
-        """Receive the next message; raises `ReceiveTimeout`."""
-
-    async def set_aside(self, message: AnyMessage, target: str) -> None:
-        """Move a message to a sub-queue; raises `MessageNotFound` if another reader has it."""
-
-    async def bring_back(self, id: str, source: str) -> None:
-        """Move a message from a sub-queue to the queue; raises as `set_aside`."""
-
-    async def remove(self, message: AnyMessage, *, reject: bool) -> None:
-        """Receive a message for good, or reject it; raises as `set_aside`."""
-
-    async def ids(self, name: str) -> list[str]:
-        """Ids of the messages that are in a sub-queue now."""
 
 
 class PlainMessages:
@@ -57,21 +31,21 @@ class PlainMessages:
         self.link = queue.handle.link
 
     async def take(self, wait: float | None, transaction: Transaction) -> Message:
-        """See `HandledMessages`."""
+        """Receive the next message; raises `ReceiveTimeout`."""
         return await self._queue.receive(wait, transaction)
 
     async def set_aside(self, message: AnyMessage, target: str) -> None:
-        """See `HandledMessages`."""
+        """Move a message to a sub-queue; raises `MessageNotFound` if another reader has it."""
         assert isinstance(message, Message)
         await self._queue.move(message, target)
 
     async def bring_back(self, id: str, source: str) -> None:
-        """See `HandledMessages`."""
+        """Move a message from a sub-queue to the queue; raises as `set_aside`."""
         waiting = type(self._queue)(self.link, source)
         await waiting.move(await waiting.peek_by_id(id), self.name)
 
     async def remove(self, message: AnyMessage, *, reject: bool) -> None:
-        """See `HandledMessages`."""
+        """Receive a message for good, or reject it; raises as `set_aside`."""
         assert isinstance(message, Message)
         async with await Transaction.begin(self.link) as transaction:
             await self._queue.receive_by_lookup_id(message.lookup_id or 0, transaction=transaction)
@@ -79,7 +53,7 @@ class PlainMessages:
                 await self._queue.reject(message, transaction)
 
     async def ids(self, name: str) -> list[str]:
-        """See `HandledMessages`."""
+        """Ids of the messages that are in a sub-queue now."""
         waiting = type(self._queue)(self.link, name)
         return [message.id or "" async for message in waiting.messages()]
 
@@ -94,20 +68,20 @@ class LargeMessages:
         self.link = large.handle.link
 
     async def take(self, wait: float | None, transaction: Transaction) -> LargeMessage:
-        """See `HandledMessages`."""
+        """See `PlainMessages`."""
         return await self._large.receive(wait, transaction)
 
     async def set_aside(self, message: AnyMessage, target: str) -> None:
-        """See `HandledMessages`."""
+        """See `PlainMessages`."""
         assert isinstance(message, LargeMessage)
         await self._move(self._large, message.sequence_id, target)
 
     async def bring_back(self, id: str, source: str) -> None:
-        """See `HandledMessages`."""
+        """See `PlainMessages`."""
         await self._move(self._large.beside(source), id, self.name)
 
     async def remove(self, message: AnyMessage, *, reject: bool) -> None:
-        """See `HandledMessages`."""
+        """See `PlainMessages`."""
         assert isinstance(message, LargeMessage)
         async with await Transaction.begin(self.link) as transaction:
             held = await self._large.take(
@@ -120,7 +94,7 @@ class LargeMessages:
                 await connection.ask(Reject(queue, position, number), Done)
 
     async def ids(self, name: str) -> list[str]:
-        """See `HandledMessages`."""
+        """See `PlainMessages`."""
         connection = await self.link.connection()
         queue = (await connection.open_queue(name)).number
         found: list[str] = []
@@ -146,6 +120,10 @@ class LargeMessages:
             await connection.ask(LargeMove(queue, position, to, status_queue), Done)
         finally:
             await transaction.abort()
+
+
+HandledMessages = PlainMessages | LargeMessages
+"""One kind of messages of one queue."""
 
 
 def handled_messages(queue: Queue | LargeMessageQueue) -> HandledMessages:
