@@ -4,41 +4,32 @@ from __future__ import annotations
 
 import msgspec
 
+from dray.manager import facts
 from dray.manager.entries import TAIL_BYTES
-from dray.manager.facts import (
-    Accepted,
-    Committed,
-    Delivered,
-    Fact,
-    LargeMoved,
-    PutBack,
-    positions_in,
-    unpack_lookups,
-)
 from dray.manager.state import State
 from dray.model.words import counted
 
 _BYTES_SHOWN_MAX = 16
 
 
-def tell(fact: Fact, state: State) -> str:
+def tell(fact: facts.Fact, state: State) -> str:
     """The fact as a sentence; queues by the names that they have in the end."""
     match fact:
-        case Committed():
+        case facts.Committed():
             return _committed(fact, state)
-        case Accepted():
+        case facts.Accepted():
             return (
                 f"accepted {_count(fact.tails)} of stream {fact.stream} of {fact.source}, up to"
                 f" number {fact.upto} of sequence {fact.sequence_id:x}, into"
                 f" {queue_name(state, fact.queue)}"
             )
-        case Delivered():
+        case facts.Delivered():
             return f"delivered {queue_name(state, fact.queue)} up to position {fact.upto}"
-        case PutBack():
-            positions = unpack_lookups(fact.lookups)
+        case facts.PutBack():
+            positions = facts.unpack_lookups(fact.lookups)
             return f"put back into {queue_name(state, fact.queue)}: positions {_some(positions)}"
-        case LargeMoved():
-            positions = list(positions_in(fact.runs))
+        case facts.LargeMoved():
+            positions = list(facts.positions_in(fact.runs))
             return (
                 f"positions {_some(positions)} moved from {queue_name(state, fact.queue)} to"
                 f" {queue_name(state, fact.target)}, a large message as a whole"
@@ -59,11 +50,11 @@ def queue_name(state: State, number: int) -> str:
     return f"queue {number}, deleted since" if queue is None else repr(queue.name)
 
 
-def _committed(fact: Committed, state: State) -> str:
+def _committed(fact: facts.Committed, state: State) -> str:
     who = f"transaction {fact.transaction}" if fact.transaction else "outside transactions"
     acts = [f"{_count(tails)} joined {queue_name(state, q)}" for q, tails in fact.sends]
     acts += [
-        f"positions {_some(unpack_lookups(lookups))} left {queue_name(state, queue)}"
+        f"positions {_some(facts.unpack_lookups(lookups))} left {queue_name(state, queue)}"
         for queue, lookups in fact.receives
     ]
     acts += [f"{_count(tails)} moved to {queue_name(state, q)}" for q, tails in fact.moved]

@@ -14,20 +14,8 @@ from pathlib import Path
 import msgspec
 
 from dray.delivery.events import DeliverySettings
+from dray.manager import facts
 from dray.manager.entries import lookup_id_of, split_tails, tail_of, unpack, with_key
-from dray.manager.facts import (
-    Accepted,
-    Committed,
-    Delivered,
-    Fact,
-    LargeMoved,
-    Prepared,
-    PutBack,
-    QueueDeleted,
-    decode_fact,
-    positions_in,
-    unpack_lookups,
-)
 from dray.manager.queue import ORDER_QUEUE
 from dray.manager.state import State, read_state
 from dray.model.ids import split_id
@@ -96,58 +84,58 @@ class _Teller:
         chain = reader.chain(offline.oldest.lsn, first, offline.oldest.epoch)
         chain = chain._replace(end=offline.chain.end)
         for at, encoded in enumerate(reader.facts(chain, first), first):
-            fact = decode_fact(encoded)
+            fact = facts.decode_fact(encoded)
             for what in self._told(fact):
                 yield Happened(fact=at, when_us=getattr(fact, "when_us", 0), what=what)
             state.apply_without_sequences(fact)
 
-    def _told(self, fact: Fact) -> Iterator[str]:
+    def _told(self, fact: facts.Fact) -> Iterator[str]:
         match fact:
-            case Committed():
+            case facts.Committed():
                 return self._committed(fact)
-            case Accepted():
+            case facts.Accepted():
                 come = f"was accepted of stream {fact.stream} of {fact.source}: joined"
                 return self._joined(fact.queue, fact.tails, come)
-            case Delivered():
+            case facts.Delivered():
                 return self._delivered(fact)
-            case Prepared():
+            case facts.Prepared():
                 return self._prepared(fact)
-            case PutBack():
+            case facts.PutBack():
                 return self._put_back(fact)
-            case LargeMoved():
+            case facts.LargeMoved():
                 return self._moved_aside(fact)
-            case QueueDeleted():
+            case facts.QueueDeleted():
                 gone = [lookup_id for queue, lookup_id in sorted(self._at) if queue == fact.number]
                 return self._left_all(fact.number, gone, "went with its queue:")
             case _:
                 return iter(())
 
-    def _committed(self, fact: Committed) -> Iterator[str]:
+    def _committed(self, fact: facts.Committed) -> Iterator[str]:
         who = f"transaction {fact.transaction}" if fact.transaction else "no transaction"
         for queue, tails in fact.sends:
             yield from self._joined(queue, tails, f"was committed by {who}: joined")
         for queue, lookups in fact.receives:
-            yield from self._left_all(queue, unpack_lookups(lookups), f"left by {who}:")
+            yield from self._left_all(queue, facts.unpack_lookups(lookups), f"left by {who}:")
         for queue, tails in fact.moved:
             yield from self._joined(queue, tails, "was moved to")
 
-    def _delivered(self, fact: Delivered) -> Iterator[str]:
+    def _delivered(self, fact: facts.Delivered) -> Iterator[str]:
         upto = [at for queue, at in sorted(self._at) if queue == fact.queue and at <= fact.upto]
         yield from self._left_all(fact.queue, upto, "the peer has it, durably: left")
         yield from self._joined(ORDER_QUEUE, fact.awaiting, "waits to be confirmed in")
 
-    def _prepared(self, fact: Prepared) -> Iterator[str]:
+    def _prepared(self, fact: facts.Prepared) -> Iterator[str]:
         for _, tails in fact.sends:
             if any(self._is_it(with_key(tail, 0)) for tail in split_tails(tails)):
                 yield f"was prepared by transaction {fact.transaction}"
 
-    def _put_back(self, fact: PutBack) -> Iterator[str]:
-        for lookup_id in unpack_lookups(fact.lookups):
+    def _put_back(self, fact: facts.PutBack) -> Iterator[str]:
+        for lookup_id in facts.unpack_lookups(fact.lookups):
             if (fact.queue, lookup_id) in self._at:
                 yield f"was put back into {queue_name(self._state, fact.queue)}"
 
-    def _moved_aside(self, fact: LargeMoved) -> Iterator[str]:
-        positions = list(positions_in(fact.runs))
+    def _moved_aside(self, fact: facts.LargeMoved) -> Iterator[str]:
+        positions = list(facts.positions_in(fact.runs))
         found = filter(None, map(self._state.queues.numbered(fact.queue).index.find, positions))
         tails = b"".join(map(tail_of, found))
         yield from self._left_all(fact.queue, positions, "its receiver moved it: left")

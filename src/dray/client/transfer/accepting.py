@@ -26,37 +26,10 @@ from dray.errors import DrayError, ProtocolError
 from dray.machine import Tick
 from dray.model.transfer import TransferState
 from dray.net.tls import is_tunnel
+from dray.transfer import events
 from dray.transfer.consumer import Consumer
-from dray.transfer.events import (
-    Begin,
-    Cancel,
-    Check,
-    Checked,
-    ConsumerEvent,
-    Disconnected,
-    FragmentCame,
-    Heard,
-    Keep,
-    Resume,
-    StartOver,
-    Stirred,
-    Suspend,
-    Tell,
-    WriteFragment,
-)
+from dray.wire import transfer_frames
 from dray.wire.stream import Frame
-from dray.wire.transfer_frames import (
-    Acked,
-    AnyMessage,
-    Cancelled,
-    DirectOpening,
-    Fragment,
-    Handshake,
-    Joined,
-    Post,
-    Verified,
-    encode_message,
-)
 
 _DIRECT_FAILURES_MAX: Final = 2
 _DROPPED: Final = (TransferState.CANCELLED, TransferState.FAILED)
@@ -138,7 +111,7 @@ class Accepting(Engine):
 
     # ---------------------------------------------------------------------- for other threads
 
-    def do(self, event: ConsumerEvent) -> Callable[[], None]:
+    def do(self, event: events.ConsumerEvent) -> Callable[[], None]:
         """A function for `ask`: the thread gives an event to the core and tells the state."""
 
         def done() -> None:
@@ -149,12 +122,12 @@ class Accepting(Engine):
 
     def obey(self, order: Order) -> None:
         """See `Engine`; a consumer is one, whatever consumer is named."""
-        events: dict[str, ConsumerEvent] = {
-            "suspend": Suspend(),
-            "resume": Resume(),
-            "cancel": Cancel(),
+        ordered: dict[str, events.ConsumerEvent] = {
+            "suspend": events.Suspend(),
+            "resume": events.Resume(),
+            "cancel": events.Cancel(),
         }
-        self.ask(self.do(events[order.act])).result()
+        self.ask(self.do(ordered[order.act])).result()
 
     # ------------------------------------------------------------------------------ the thread
 
@@ -167,22 +140,24 @@ class Accepting(Engine):
 
     def attached(self) -> None:
         """See `Engine`."""
-        self._give(Begin())
+        self._give(events.Begin())
 
-    def heard(self, connection: FrameSocket | None, message: AnyMessage, body: memoryview) -> None:
+    def heard(
+        self, connection: FrameSocket | None, message: transfer_frames.AnyMessage, body: memoryview
+    ) -> None:
         """See `Engine`."""
         if message.key != self.kept.key:
             return
-        if isinstance(message, Fragment):
+        if isinstance(message, transfer_frames.Fragment):
             self._direct_failures = 0 if connection is not None else self._direct_failures
             self._piece = body
             intact = crc32c(body) == message.crc
-            self._give(FragmentCame(message.number, len(body), intact))
+            self._give(events.FragmentCame(message.number, len(body), intact))
             self._piece = None
-        elif isinstance(message, Joined) and self._may_try(message):
+        elif isinstance(message, transfer_frames.Joined) and self._may_try(message):
             threading.Thread(target=self._dial_producer, args=(message,), daemon=True).start()
         else:
-            self._give(Heard(message))
+            self._give(events.Heard(message))
 
     def deadline(self) -> float | None:
         """See `Engine`."""
@@ -196,7 +171,7 @@ class Accepting(Engine):
         if any(connection.stirred for connection in self._connections):
             for connection in self._connections:
                 connection.stirred = 0
-            self._give(Stirred())
+            self._give(events.Stirred())
         now = self.now
         at = self.core.deadline()
         if at is not None and at <= now:
@@ -211,7 +186,7 @@ class Accepting(Engine):
         if connection is self._direct:
             self._direct = None
             self._direct_failures += 1
-            self._give(Disconnected(self.kept.key))
+            self._give(events.Disconnected(self.kept.key))
 
     def end(self, error: DrayError | None) -> None:
         """See `Engine`."""
@@ -243,37 +218,37 @@ class Accepting(Engine):
 
     # ----------------------------------------------------------------------- doing what is said
 
-    def _give(self, event: ConsumerEvent) -> None:
+    def _give(self, event: events.ConsumerEvent) -> None:
         for effect in self.core.handle(event, self.now):
             match effect:
-                case WriteFragment(number):
+                case events.WriteFragment(number):
                     assert self._target is not None
                     assert self._piece is not None
                     self._target.write(number, self._piece)
                     reached("piece-stored")
-                case Tell(message):
+                case events.Tell(message):
                     self._tell(message)
-                case Keep():
+                case events.Keep():
                     self._keep()
-                case Check():
+                case events.Check():
                     threading.Thread(target=self._check, name="dray-check", daemon=True).start()
-                case StartOver():
+                case events.StartOver():
                     assert self._target is not None
                     self._target.start_over()
                     self.kept.synced = 0
 
-    def _tell(self, message: AnyMessage) -> None:
+    def _tell(self, message: transfer_frames.AnyMessage) -> None:
         if self._direct is not None:
-            self._direct.put(Post("", encode_message(message)))
-        if isinstance(message, Cancelled):
+            self._direct.put(transfer_frames.Post("", transfer_frames.encode_message(message)))
+        if isinstance(message, transfer_frames.Cancelled):
             self.post_at_last(self.kept.reference.transfer, message)
         elif self._direct is None:
             self.post(self.kept.reference.transfer, message)
-        if isinstance(message, Handshake):
+        if isinstance(message, transfer_frames.Handshake):
             reached("handshake-told")
-        elif isinstance(message, Acked):
+        elif isinstance(message, transfer_frames.Acked):
             reached("acked")
-        elif isinstance(message, Verified):
+        elif isinstance(message, transfer_frames.Verified):
             reached("verified-told")
 
     def _keep(self) -> None:
@@ -315,14 +290,14 @@ class Accepting(Engine):
             self.kept.verified = True
             self._keep()
             reached("verified-kept")
-        self._give(Checked(good))
+        self._give(events.Checked(good))
 
     def _fail(self, error: DrayError) -> None:
         raise error
 
     # --------------------------------------------------------------- straight to the producer
 
-    def _may_try(self, joined: Joined) -> bool:
+    def _may_try(self, joined: transfer_frames.Joined) -> bool:
         """Whether a connection is allowed and worth a try: not after two that brought nothing."""
         if joined.direct is None or self._direct is not None:
             return False
@@ -331,18 +306,18 @@ class Accepting(Engine):
             allowed = bool(joined.certificate) or not self._through_tls
         return allowed and self._direct_failures < _DIRECT_FAILURES_MAX
 
-    def _dial_producer(self, joined: Joined) -> None:
+    def _dial_producer(self, joined: transfer_frames.Joined) -> None:
         try:
             sock = connect(joined)
         except (OSError, UnicodeError, OverflowError):
             # Another machine's loopback, a wall between, another one than it should be: there is
             # another way.
-            self.submit(lambda: self._give(Heard(joined)))
+            self.submit(lambda: self._give(events.Heard(joined)))
             return
         if not self.submit(Dialled(sock, partial(self._go_direct, joined))):
             sock.close()
 
-    def _go_direct(self, joined: Joined, sock: socket.socket) -> None:
+    def _go_direct(self, joined: transfer_frames.Joined, sock: socket.socket) -> None:
         if self._direct is not None:
             sock.close()
             return
@@ -351,8 +326,13 @@ class Accepting(Engine):
         connection = FrameSocket(sock)
         self._direct = connection
         self.open(connection, lambda frame: self._taken(connection, frame))
-        connection.put(Post("", encode_message(DirectOpening(self.kept.key, token))))
-        self._give(Heard(joined))
+        connection.put(
+            transfer_frames.Post(
+                "",
+                transfer_frames.encode_message(transfer_frames.DirectOpening(self.kept.key, token)),
+            )
+        )
+        self._give(events.Heard(joined))
 
     def _taken(self, connection: FrameSocket, frame: Frame) -> None:
         if connection is not self._direct:

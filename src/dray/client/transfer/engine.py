@@ -27,13 +27,8 @@ from dray.client.transfer.frame_socket import SOCKET_ERRORS, FileRange, FrameSoc
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process, this_process
 from dray.model.callers import Credential
+from dray.wire import transfer_frames
 from dray.wire.stream import Frame
-from dray.wire.transfer_frames import (
-    AnyMessage,
-    Post,
-    decode_message,
-    encode_message,
-)
 
 _RECONNECT_S: Final = 0.1
 _RECONNECT_S_MAX: Final = 2.0
@@ -78,7 +73,7 @@ class Engine(ABC):
         self._lock = threading.Lock()
         self._over = False
         self._asked: list[Future[None]] = []
-        self._last_words: list[tuple[str, AnyMessage]] = []
+        self._last_words: list[tuple[str, transfer_frames.AnyMessage]] = []
         self._last_words_until = 0.0
         self._orders: socket.socket | None = None
         self._connections: dict[FrameSocket, Callable[[Frame], None]] = {}
@@ -158,7 +153,9 @@ class Engine(ABC):
         """The thread has started."""
 
     @abstractmethod
-    def heard(self, connection: FrameSocket | None, message: AnyMessage, body: memoryview) -> None:
+    def heard(
+        self, connection: FrameSocket | None, message: transfer_frames.AnyMessage, body: memoryview
+    ) -> None:
         """A message came: over a connection of the two programs, or through the managers."""
 
     @abstractmethod
@@ -173,13 +170,15 @@ class Engine(ABC):
     def end(self, error: DrayError | None) -> None:
         """The thread ends: for this reason, if something went wrong here."""
 
-    def post(self, box: str, message: AnyMessage) -> None:
+    def post(self, box: str, message: transfer_frames.AnyMessage) -> None:
         """Send through the queue managers; dropped while there is no connection to ours."""
         relay = self.relay
         if relay is not None and relay.ready:
-            relay.connection.put(Post(box, encode_message(message), self._queue))
+            relay.connection.put(
+                transfer_frames.Post(box, transfer_frames.encode_message(message), self._queue)
+            )
 
-    def post_at_last(self, box: str, message: AnyMessage) -> None:
+    def post_at_last(self, box: str, message: transfer_frames.AnyMessage) -> None:
         """The same for what nobody will say again: for some time it is kept until it has gone."""
         if not self._last_words:
             self._last_words_until = self.now + _LAST_WORDS_S
@@ -191,11 +190,14 @@ class Engine(ABC):
         """Until when there is something left to say; None if there is nothing any more."""
         return self._last_words_until if self._last_words else None
 
-    def post_range(self, box: str, message: AnyMessage, piece: FileRange) -> None:
+    def post_range(self, box: str, message: transfer_frames.AnyMessage, piece: FileRange) -> None:
         """The same with a range of a file."""
         relay = self.relay
         if relay is not None and relay.ready:
-            relay.connection.put_range(Post(box, encode_message(message), self._queue), piece)
+            relay.connection.put_range(
+                transfer_frames.Post(box, transfer_frames.encode_message(message), self._queue),
+                piece,
+            )
 
     def open(self, connection: FrameSocket, take: Callable[[Frame], None]) -> None:
         """Watch a connection."""
@@ -394,7 +396,7 @@ class Engine(ABC):
         assert relay is not None
         post = relay.take(frame)
         if post is not None:
-            self.heard(None, decode_message(post.message), frame.body)
+            self.heard(None, transfer_frames.decode_message(post.message), frame.body)
             relay.connection.give_back(frame.body)
         elif relay.ready:
             self._reconnect_s = _RECONNECT_S
@@ -402,8 +404,8 @@ class Engine(ABC):
                 self.post(box, message)
             self.attached()
 
-    def message_of(self, frame: Frame) -> AnyMessage:
+    def message_of(self, frame: Frame) -> transfer_frames.AnyMessage:
         """The message in a frame of the other program; raises `ProtocolError`."""
-        if not isinstance(frame.head, Post):
+        if not isinstance(frame.head, transfer_frames.Post):
             raise ProtocolError(f"{type(frame.head).__name__} has no place in a file transfer")
-        return decode_message(frame.head.message)
+        return transfer_frames.decode_message(frame.head.message)

@@ -27,34 +27,11 @@ from dray.errors import (
 from dray.machine import Tick
 from dray.model.limits import MIB, RELAY_WINDOW_BYTES, TRANSFER_SILENCE_S
 from dray.model.transfer import TransferState
+from dray.transfer import events
 from dray.transfer.copies import ConsumerCopy
 from dray.transfer.discovery import Discovery
-from dray.transfer.events import (
-    Cancel,
-    CheckSource,
-    Disconnected,
-    Heard,
-    Keep,
-    ProducerEvent,
-    Resume,
-    Room,
-    SendFragment,
-    SourceBroke,
-    SourceChecked,
-    Suspend,
-    Tell,
-)
 from dray.transfer.producer import Producer
-from dray.wire.transfer_frames import (
-    AnyMessage,
-    Cancelled,
-    Farewell,
-    Fragment,
-    Handshake,
-    Joined,
-    Post,
-    encode_message,
-)
+from dray.wire import transfer_frames
 
 _BACKLOG_BYTES: Final = 2 * MIB
 """Bytes that wait for a socket; more would only wait."""
@@ -117,7 +94,7 @@ class Offering(Engine):
 
     # ---------------------------------------------------------------------- for other threads
 
-    def do(self, event: ProducerEvent) -> Callable[[], None]:
+    def do(self, event: events.ProducerEvent) -> Callable[[], None]:
         """A function for `ask`: the thread gives an event to the core and tells the state."""
 
         def done() -> None:
@@ -137,9 +114,9 @@ class Offering(Engine):
         try:
             self._check_file()
         except TransferSourceChanged as error:
-            self.ask(self.do(SourceBroke(error))).result()
+            self.ask(self.do(events.SourceBroke(error))).result()
             raise
-        self.ask(self.do(Resume(consumer_id))).result()
+        self.ask(self.do(events.Resume(consumer_id))).result()
 
     def cancel(self) -> None:
         """Cancel for all consumers and take back an unused reference.
@@ -155,7 +132,7 @@ class Offering(Engine):
             if self.core.discovery.open:
                 self._back_again = self._withdraw()
         finally:
-            self.ask(self.do(Cancel())).result()
+            self.ask(self.do(events.Cancel())).result()
 
     def obey(self, order: Order) -> None:
         """See `Engine`."""
@@ -164,11 +141,11 @@ class Offering(Engine):
             raise no_consumer(self._reference.transfer, order.consumer)
         match order.act:
             case "suspend":
-                self.ask(self.do(Suspend(order.consumer))).result()
+                self.ask(self.do(events.Suspend(order.consumer))).result()
             case "resume":
                 self.resume(order.consumer)
             case "cancel" if order.consumer:
-                self.ask(self.do(Cancel(order.consumer))).result()
+                self.ask(self.do(events.Cancel(order.consumer))).result()
             case "cancel":
                 self.cancel()
 
@@ -184,13 +161,15 @@ class Offering(Engine):
     def attached(self) -> None:
         """See `Engine`; consumers speak first."""
 
-    def heard(self, connection: FrameSocket | None, message: AnyMessage, body: memoryview) -> None:
+    def heard(
+        self, connection: FrameSocket | None, message: transfer_frames.AnyMessage, body: memoryview
+    ) -> None:
         """See `Engine`."""
         del body
-        if isinstance(message, Handshake) and connection is None:
+        if isinstance(message, transfer_frames.Handshake) and connection is None:
             # It begins anew, so a connection that it had is of no more use.
             self._direct.drop(message.key)
-        self._give(Heard(message))
+        self._give(events.Heard(message))
 
     def deadline(self) -> float | None:
         """See `Engine`."""
@@ -221,7 +200,7 @@ class Offering(Engine):
         """See `Engine`."""
         key = self._direct.broken(connection)
         if key is not None:
-            self._give(Disconnected(key))
+            self._give(events.Disconnected(key))
 
     def end(self, error: DrayError | None) -> None:
         """See `Engine`."""
@@ -239,19 +218,19 @@ class Offering(Engine):
 
     # ----------------------------------------------------------------------- doing what is said
 
-    def _give(self, event: ProducerEvent) -> None:
-        if isinstance(event, SourceBroke) and self.core.discovery.open:
+    def _give(self, event: events.ProducerEvent) -> None:
+        if isinstance(event, events.SourceBroke) and self.core.discovery.open:
             self._withdrawing = True
             threading.Thread(target=self._take_back, name="dray-withdraw", daemon=True).start()
         for effect in self.core.handle(event, self.now):
             match effect:
-                case Keep():
+                case events.Keep():
                     self._keep()
-                case Tell(message):
+                case events.Tell(message):
                     self._tell(message)
-                case SendFragment(key, number):
+                case events.SendFragment(key, number):
                     self._send(key, number)
-                case CheckSource(key):
+                case events.CheckSource(key):
                     self._check_source(key)
 
     def _keep(self) -> None:
@@ -264,19 +243,19 @@ class Offering(Engine):
         done = any(copy.state is TransferState.DONE for copy in self.core.copies.values())
         reached("done-kept" if done else "joined-kept")
 
-    def _tell(self, message: AnyMessage) -> None:
+    def _tell(self, message: transfer_frames.AnyMessage) -> None:
         connection = self._direct.of(message.key)
-        if isinstance(message, Joined) and connection is None:
+        if isinstance(message, transfer_frames.Joined) and connection is None:
             message = self._direct.introduce(message)
         if connection is not None:
-            connection.put(Post("", encode_message(message)))
-        elif isinstance(message, Cancelled):
+            connection.put(transfer_frames.Post("", transfer_frames.encode_message(message)))
+        elif isinstance(message, transfer_frames.Cancelled):
             self.post_at_last(self._box_of(message.key), message)
         else:
             self.post(self._box_of(message.key), message)
-        if isinstance(message, Joined):
+        if isinstance(message, transfer_frames.Joined):
             reached("joined-told")
-        elif isinstance(message, Farewell):
+        elif isinstance(message, transfer_frames.Farewell):
             reached("farewell-told")
         elif message.key not in self.core.copies:
             self._refused_at = self.now
@@ -286,13 +265,15 @@ class Offering(Engine):
         assert self._source is not None
         if self._source.has_moved_on():
             error = changed(self._source.path, self._reference.transfer)
-            self._give(SourceBroke(error))
+            self._give(events.SourceBroke(error))
             return
-        head = Fragment(key, number, self._source.crcs[number])
+        head = transfer_frames.Fragment(key, number, self._source.crcs[number])
         piece = FileRange(self._source.descriptor, terms.bytes_before(number), terms.length(number))
         connection = self._direct.of(key)
         if connection is not None:
-            connection.put_range(Post("", encode_message(head)), piece)
+            connection.put_range(
+                transfer_frames.Post("", transfer_frames.encode_message(head)), piece
+            )
         else:
             self.post_range(self._box_of(key), head, piece)
         reached("piece-sent")
@@ -303,7 +284,7 @@ class Offering(Engine):
         while copies:
             copies = [copy for copy in copies if self._has_room(copy)]
             for copy in copies:
-                self._give(Room(copy.key))
+                self._give(events.Room(copy.key))
 
     def _has_room(self, copy: ConsumerCopy) -> bool:
         if copy.state is not TransferState.SENDING:
@@ -327,11 +308,11 @@ class Offering(Engine):
         threading.Thread(target=self._read_again, args=(key,), daemon=True).start()
 
     def _read_again(self, key: str) -> None:
-        event: ProducerEvent = SourceChecked(key)
+        event: events.ProducerEvent = events.SourceChecked(key)
         try:
             self._check_file()
         except DrayError as error:
-            event = SourceBroke(error)
+            event = events.SourceBroke(error)
         self.submit(lambda: self._checked(key, event))
 
     def _check_file(self) -> None:
@@ -339,7 +320,7 @@ class Offering(Engine):
         reference = self._reference
         self._source.check(reference.transfer, reference.fragment_size, reference.fingerprint)
 
-    def _checked(self, key: str, event: ProducerEvent) -> None:
+    def _checked(self, key: str, event: events.ProducerEvent) -> None:
         self._checking.discard(key)
         self._give(event)
 
