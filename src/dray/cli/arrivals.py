@@ -8,16 +8,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import click
 
+import dray
 from dray.cli.option_types import in_seconds
 from dray.errors import DeliveryRefused
 from dray.model.classes import Acknowledge
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
 
 _OPTION: Final = "--wait"
 _BARE: Final = "accepted"
@@ -100,7 +98,7 @@ watch_wait_option = click.option(
 class Arrivals:
     """The messages of one command, and the queue of their acknowledgments."""
 
-    def __init__(self, manager: Manager, queue: str, wait: Wait) -> None:
+    def __init__(self, manager: dray.Manager, queue: str, wait: Wait) -> None:
         """Wait for acknowledgments in `queue`."""
         self._manager = manager
         self._queue = queue
@@ -127,7 +125,7 @@ class Arrivals:
 
 
 @contextmanager
-def arrivals_at(manager: Manager, wait: Wait | None) -> Iterator[Arrivals | None]:
+def arrivals_at(manager: dray.Manager, wait: Wait | None) -> Iterator[Arrivals | None]:
     """Make the queue for acknowledgments, and delete it at the end; None without `--wait`."""
     if wait is None:
         yield None

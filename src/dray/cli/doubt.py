@@ -10,15 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+import dray
 from dray.cli.settings import Settings
 from dray.errors import ConnectionLost, InDoubt, PeerError
 from dray.model.classes import TransactionStatus
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.client.blocking.transaction import Transaction
 
 PATIENCE_S = 30.0
 """A queue manager that was killed and is started again answers well within that."""
@@ -28,7 +24,7 @@ Ids = Sequence[str] | None
 """Ids of messages, or None for all."""
 
 
-def connect_again(connect: Callable[[], Manager], patience_s: float) -> Manager:
+def connect_again(connect: Callable[[], dray.Manager], patience_s: float) -> dray.Manager:
     """Reconnect, until `patience_s` has passed; raises the last `ConnectionLost`."""
     deadline = time.monotonic() + patience_s
     while True:
@@ -40,7 +36,7 @@ def connect_again(connect: Callable[[], Manager], patience_s: float) -> Manager:
             time.sleep(RETRY_EVERY_S)
 
 
-def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: float) -> bool:
+def was_committed(connect: Callable[[], dray.Manager], doubt: InDoubt, patience_s: float) -> bool:
     """Whether the commit or send in doubt happened; raises `InDoubt` if that cannot be known.
 
     It cannot be known in time, or the queue manager does not know the transaction: it may have
@@ -73,8 +69,8 @@ def nobody_said(transaction_id: str, fields: Mapping[str, object]) -> InDoubt:
 def moved(
     settings: Settings,
     ids: Ids,
-    act: Callable[[Manager, Ids], int],
-    still_there: Callable[[Manager], Iterable[str]],
+    act: Callable[[dray.Manager, Ids], int],
+    still_there: Callable[[dray.Manager], Iterable[str]],
     *,
     note: str,
 ) -> int:
@@ -114,7 +110,7 @@ def on_interrupt(note: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def outcome_of_send(transaction: Transaction, queue: str) -> str:
+def outcome_of_send(transaction: dray.Transaction, queue: str) -> str:
     """One sentence: whether the messages of a transaction were sent."""
     match transaction.status:
         case TransactionStatus.COMMITTED:

@@ -6,8 +6,8 @@ import shlex
 
 import click
 
+import dray
 from dray.cli.output import print_json, printable_path
-from dray.client.blocking.queue import Queue
 from dray.errors import DrayError, ReceiveTimeout
 from dray.folders import FileNotReceived, FileReceived
 from dray.model.sizes import human_size
@@ -69,10 +69,8 @@ class ShownFiles:
             click.echo(f"dray: {path}: {told.error}; the message was {told.fate}", err=True)
 
 
-def say_that_it_waits(queue: Queue, wait: float | None) -> float | None:
+def say_that_it_waits(queue: dray.Queue, wait: float | None) -> float | None:
     """Say what is waited for after a moment without it; return the rest of the wait."""
-    import dray
-
     if wait is not None and wait <= SAID_AFTER_S:
         return wait
     try:
@@ -86,7 +84,7 @@ def say_that_it_waits(queue: Queue, wait: float | None) -> float | None:
     return wait
 
 
-def waits_for(queue: Queue, *, large: bool) -> str:
+def waits_for(queue: dray.Queue, *, large: bool) -> str:
     """The kind of message that is waited for, and why none of those there will do."""
     kind = "large message" if large else "message"
     info = queue.info()

@@ -5,26 +5,22 @@ from __future__ import annotations
 import base64
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+import dray
 from dray.cli.output import print_json, print_table, printable_path
 from dray.errors import DrayError
 from dray.model.message import Message
 from dray.model.queued import QueuedMessage, Wholeness
 from dray.model.words import size_text, time_text
 
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.client.blocking.queue import Queue
-
 Line = dict[str, object]
 _COLUMNS = ["position ", "label", "size ", "app specific ", "sent", "id"]
 
 
 def look_at(
-    manager: Manager,
+    manager: dray.Manager,
     queues: Sequence[str],
     most: int,
     *,
@@ -41,7 +37,7 @@ def look_at(
     return list(itertools.islice(lines, most))
 
 
-def _messages(queue: Queue, after: int) -> Iterator[Message]:
+def _messages(queue: dray.Queue, after: int) -> Iterator[Message]:
     if not after:
         yield from queue.messages()
         return
@@ -111,10 +107,8 @@ def values_of(message: QueuedMessage) -> dict[str, object]:
     return values | {"message_class": message.message_class.name, "reason": message.reason}
 
 
-def file_of(manager: Manager, message: QueuedMessage) -> dict[str, object] | None:
+def file_of(manager: dray.Manager, message: QueuedMessage) -> dict[str, object] | None:
     """Path, size, time and mode of the file that a large message was made of, if it was one."""
-    import dray
-
     if not message.parts or message.wholeness is not Wholeness.WHOLE:
         return None
     large = dray.LargeMessageQueue(manager.queue(message.queue, raw=True))

@@ -9,15 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
+import dray
 from dray.cli.output import print_json, print_table
 from dray.net.doors import default_url
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
 
 MOST = 1_000_000_000
 """The largest number of things to list."""
@@ -40,10 +38,8 @@ class Settings:
     log_level: str | None = None
     token_file: str | None = None
 
-    def connect(self) -> Manager:
+    def connect(self) -> dray.Manager:
         """Connect to the queue manager; raises `ConnectionLost` if nobody listens there."""
-        import dray
-
         return dray.connect(
             self.url, ca=self.ca, cert=self.cert, key=self.key, token_file=self.token_file
         )

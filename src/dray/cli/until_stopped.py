@@ -13,14 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import dray
 from dray.cli.settings import Settings
 from dray.errors import ConnectionLost
 from dray.notify import ALIVE, READY, STOPPING, notify, watchdog_interval_s
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
 
 _log = logging.getLogger(__name__)
 _CONNECT_AGAIN_S = 1.0
@@ -47,7 +45,7 @@ def stopped_by_sigterm() -> Iterator[threading.Event]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def connected(settings: Settings, stop: threading.Event) -> Manager | None:
+def connected(settings: Settings, stop: threading.Event) -> dray.Manager | None:
     """Connect as soon as the queue manager answers; None if told to stop before."""
     told = False
     while not stop.is_set():

@@ -16,14 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 from threading import Timer
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import dray
 from dray.testing.promises import BrokenPromiseError
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.client.blocking.transaction import Transaction
 
 PLAIN, LARGE, STATUS = "torture", "torture-large", "statusq"
 BODY_BYTES_MAX = 60_000
@@ -45,7 +41,7 @@ class Killable(Protocol):
     def kill(self) -> None:
         """SIGKILL it and wait for its end."""
 
-    def connect(self) -> Manager:
+    def connect(self) -> dray.Manager:
         """Connect to it."""
 
 
@@ -143,7 +139,7 @@ class KillLoop:
         elif status is not dray.TransactionStatus.ABORTED:
             raise BrokenPromiseError(f"what became of {attempt.id} is told as {status}")
 
-    def _transact(self, manager: Manager, attempt: _Attempt) -> None:
+    def _transact(self, manager: dray.Manager, attempt: _Attempt) -> None:
         transaction = manager.transaction()
         for _ in range(self._rng.randrange(1, 4)):
             if len(self._expected[PLAIN]) < BACKLOG_MAX:
@@ -168,13 +164,17 @@ class KillLoop:
         for name, numbers in attempt.sent.items():
             self._expected[name].extend(numbers)
 
-    def _send_plain(self, manager: Manager, transaction: Transaction, attempt: _Attempt) -> None:
+    def _send_plain(
+        self, manager: dray.Manager, transaction: dray.Transaction, attempt: _Attempt
+    ) -> None:
         body = _body(self._number(), BODY_BYTES_MAX)
         manager.queue(PLAIN).send(body, transaction=transaction)
         attempt.sent[PLAIN].append(self._next)
         self._tally.bytes += len(body)
 
-    def _send_large(self, manager: Manager, transaction: Transaction, attempt: _Attempt) -> None:
+    def _send_large(
+        self, manager: dray.Manager, transaction: dray.Transaction, attempt: _Attempt
+    ) -> None:
         body = _body(self._number(), LARGE_BYTES_MAX)
         queue = dray.LargeMessageQueue(manager.queue(LARGE), fragment_size=FRAGMENT_BYTES)
         queue.send(body, label=f"{self._next}", transaction=transaction)
@@ -182,7 +182,7 @@ class KillLoop:
         self._tally.bytes += len(body)
 
     def _take_plain(
-        self, manager: Manager, transaction: Transaction, attempt: _Attempt, most: int
+        self, manager: dray.Manager, transaction: dray.Transaction, attempt: _Attempt, most: int
     ) -> None:
         queue = manager.queue(PLAIN)
         try:
@@ -197,7 +197,9 @@ class KillLoop:
         if not messages and len(self._expected[PLAIN]) > attempt.taken[PLAIN]:
             raise BrokenPromiseError(f"message {self._wanted(PLAIN, attempt)} did not come")
 
-    def _take_large(self, manager: Manager, transaction: Transaction, attempt: _Attempt) -> None:
+    def _take_large(
+        self, manager: dray.Manager, transaction: dray.Transaction, attempt: _Attempt
+    ) -> None:
         queue = dray.LargeMessageQueue(manager.queue(LARGE))
         try:
             message = queue.receive(timeout=0, transaction=transaction)

@@ -13,14 +13,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import dray
 from dray.errors import DrayError, every_error
 from dray.testing.interrupts import uninterrupted
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
@@ -84,7 +81,7 @@ class ManagerProcess:
                 self.kill()
                 raise
 
-    def connect(self) -> Manager:
+    def connect(self) -> dray.Manager:
         """A connection to it."""
         return dray.connect(self.url)
 

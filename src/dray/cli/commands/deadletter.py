@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.doubt import moved
+import dray
+from dray.cli.doubt import Ids, moved
 from dray.cli.groups import CommandGroup
 from dray.cli.messages import row_of, values_of
 from dray.cli.option_types import MessageIdText
@@ -17,16 +18,9 @@ from dray.cli.progress import progress
 from dray.cli.settings import Settings, asks, make_sure, takes_most, takes_url_and_json
 from dray.errors import DrayError, MessageNotFound
 from dray.folders.labels import file_name, numbered
-from dray.model.queued import by_destination
+from dray.model.queued import QueuedMessage, by_destination
 from dray.model.sizes import human_size
 from dray.model.words import counted, size_text, time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from dray.cli.doubt import Ids
-    from dray.client.blocking.manager import Manager
-    from dray.model.queued import QueuedMessage
 
 _SENT_OR_THERE = "each message is sent or still a dead letter, none is both"
 _DROPPED_OR_THERE = "each message is dropped or still a dead letter"
@@ -88,7 +82,7 @@ def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | No
     with settings.connect() as manager:
         letters = _chosen(manager, ids, every=every)
 
-    def act(manager: Manager, ids: Ids) -> int:
+    def act(manager: dray.Manager, ids: Ids) -> int:
         return manager.retry_dead_letters(ids, to)
 
     sent, status = 0, 0
@@ -117,7 +111,7 @@ def drop(settings: Settings, ids: tuple[str, ...], *, every: bool, yes: bool) ->
     if letters:
         make_sure(f"drop {counted(len(letters))} with {human_size(size)} for good", yes=yes)
 
-    def act(manager: Manager, ids: Ids) -> int:
+    def act(manager: dray.Manager, ids: Ids) -> int:
         return manager.drop_dead_letters(ids or ())
 
     chosen_ids = [each.id for each in letters]
@@ -147,8 +141,7 @@ def save(settings: Settings, message_id: str, *, folder: Path) -> None:
     )
 
 
-def _save(manager: Manager, letter: QueuedMessage, folder: Path) -> Path:
-    import dray
+def _save(manager: dray.Manager, letter: QueuedMessage, folder: Path) -> Path:
     from dray.folders.placing import directory, write_new
 
     name = file_name(letter.label, f"message-{letter.id.rpartition(chr(92))[2]}")
@@ -176,7 +169,7 @@ def _check_chosen(ids: Sequence[str], *, every: bool) -> None:
         raise click.UsageError("Give the ids of dead letters, or --all.")
 
 
-def _chosen(manager: Manager, ids: Sequence[str], *, every: bool) -> list[QueuedMessage]:
+def _chosen(manager: dray.Manager, ids: Sequence[str], *, every: bool) -> list[QueuedMessage]:
     letters = manager.dead_letters()
     if every:
         return letters
@@ -187,7 +180,7 @@ def _chosen(manager: Manager, ids: Sequence[str], *, every: bool) -> list[Queued
     return [found[id] for id in dict.fromkeys(ids)]  # type: ignore[index]
 
 
-def _find(manager: Manager, id: str) -> QueuedMessage:
+def _find(manager: dray.Manager, id: str) -> QueuedMessage:
     for letter in manager.dead_letters():
         if letter.id == id:
             return letter
@@ -198,7 +191,7 @@ def _not_there(id: str) -> MessageNotFound:
     return MessageNotFound(f"there is no dead letter {id!r}; `dray deadletter list` shows them")
 
 
-def _letter_ids(manager: Manager) -> Iterable[str]:
+def _letter_ids(manager: dray.Manager) -> Iterable[str]:
     return (each.id for each in manager.dead_letters())
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from dray.cli.doubt import moved
+import dray
+from dray.cli.doubt import Ids, moved
 from dray.cli.option_types import MessageIdText
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.names import parse_queue_address
 from dray.model.words import counted
-
-if TYPE_CHECKING:
-    from dray.cli.doubt import Ids
-    from dray.client.blocking.manager import Manager
 
 
 @click.command()
@@ -33,10 +28,10 @@ def command(settings: Settings, source: str, target: str, ids: tuple[str, ...]) 
     if parse_queue_address(source) == parse_queue_address(target):
         raise click.UsageError(f"FROM and TO are both {source}: name another queue as TO.")
 
-    def move(manager: Manager, ids: Ids) -> int:
+    def move(manager: dray.Manager, ids: Ids) -> int:
         return manager.move(source, target, ids)
 
-    def still_there(manager: Manager) -> list[str]:
+    def still_there(manager: dray.Manager) -> list[str]:
         return [str(each.id) for each in manager.queue(source).contents()]
 
     note = f"each message is in {source} or in {target}, none in both"

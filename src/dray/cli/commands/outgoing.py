@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+import dray
 from dray.cli.groups import CommandGroup
 from dray.cli.queue_text import print_queue
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import Misuse
 from dray.model.classes import QueueKind
+from dray.model.queue import QueueInfo
 from dray.model.words import counted, size_text
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.model.queue import QueueInfo
 
 
 @click.group(cls=CommandGroup)
@@ -78,7 +74,7 @@ def _row(info: QueueInfo) -> list[str]:
     return [info.name, str(info.message_count), size_text(info.byte_count), info.state]
 
 
-def _outgoing(manager: Manager, name: str) -> QueueInfo:
+def _outgoing(manager: dray.Manager, name: str) -> QueueInfo:
     info = manager.queue(name).info()
     if info.kind is not QueueKind.OUTGOING:
         raise Misuse(f"{name!r} is not an outgoing queue; `dray outgoing list` shows those")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+import dray
 from dray.cli.groups import CommandGroup
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.words import time_text
-
-if TYPE_CHECKING:
-    from dray.model.queue import PeerInfo
 
 
 @click.group(cls=CommandGroup)
@@ -58,7 +54,7 @@ def forget(settings: Settings, address: str) -> None:
     settings.tell({"forgotten": address}, f"forgot the queue manager at {address}")
 
 
-def _row(peer: PeerInfo) -> list[str]:
+def _row(peer: dray.PeerInfo) -> list[str]:
     return [
         "calls this one" if peer.address == peer.manager_id else peer.address,
         peer.manager_id,

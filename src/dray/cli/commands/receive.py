@@ -12,11 +12,12 @@ import base64
 import sys
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
+import dray
 from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, on_interrupt, was_committed
 from dray.cli.incoming_files import SAID_AFTER_S, ShownFiles, say_that_it_waits, waits_for
 from dray.cli.option_types import Seconds
@@ -38,11 +39,6 @@ from dray.model.limits import WORKERS_MAX
 from dray.model.message import Message
 from dray.model.sizes import human_size
 from dray.model.words import counted
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.client.blocking.transaction import Transaction
-
 
 Taken = dict[str, object]
 _FOLDER_OPTIONS = (
@@ -298,7 +294,7 @@ class How(NamedTuple):
 class MessageTaker:
     """Takes messages from one queue, one transaction each."""
 
-    def __init__(self, settings: Settings, manager: Manager, queue: str, how: How) -> None:
+    def __init__(self, settings: Settings, manager: dray.Manager, queue: str, how: How) -> None:
         """Take nothing yet."""
         self._settings, self._how = settings, how
         self._manager, self._queue = manager, manager.queue(queue)
@@ -342,7 +338,7 @@ class MessageTaker:
                 transaction_id=doubt.transaction_id,
             ) from doubt
 
-    def _receive(self, wait: float | None, transaction: Transaction | None) -> Message:
+    def _receive(self, wait: float | None, transaction: dray.Transaction | None) -> Message:
         """Receive; keep asking for a message that was taken and is held in this process."""
         undecided, deadline = "", 0.0
         while True:
@@ -358,7 +354,7 @@ class MessageTaker:
                     raise nobody_said(undecided, {}) from lost
                 time.sleep(RETRY_EVERY_S)
 
-    def _take_plain(self, wait: float | None, transaction: Transaction | None) -> Taken:
+    def _take_plain(self, wait: float | None, transaction: dray.Transaction | None) -> Taken:
         try:
             message = self._receive(wait, transaction)
         except LargeMessageMixing as error:
@@ -388,9 +384,7 @@ class MessageTaker:
             _print_body(message)
         return {}
 
-    def _take_large(self, wait: float | None, transaction: Transaction | None) -> Taken:
-        import dray
-
+    def _take_large(self, wait: float | None, transaction: dray.Transaction | None) -> Taken:
         how = self._how
         large = dray.LargeMessageQueue(self._queue)
         with large.receive(wait, transaction, repair=how.repair) as message:

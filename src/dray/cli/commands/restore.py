@@ -6,6 +6,7 @@ import sys
 
 import click
 
+import dray
 from dray.cli.commands.backup import tell
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_json
@@ -21,8 +22,6 @@ def command(settings: Settings, file: str, directory: str) -> None:
     DIR must be missing or empty. It appears after the command has verified everything in it; then
     start a queue manager on it.
     """
-    import dray
-
     source = sys.stdin.buffer if file == "-" else file
     with progress("restoring", None) as shown:
         report = dray.restore(source, directory, progress=shown.update)

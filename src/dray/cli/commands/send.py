@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
+import dray
 from dray.cli.arrivals import Wait, WaitingCommand, arrivals_at, wait_option
 from dray.cli.doubt import PATIENCE_S, on_interrupt, outcome_of_send, was_committed
 from dray.cli.folders import folder_options, refuse_folder_options, send_folder
@@ -33,10 +34,6 @@ from dray.model.limits import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX, PRIORITY_DE
 from dray.model.message import Message
 from dray.model.names import parse_queue_address
 from dray.model.sizes import human_size
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.client.blocking.transaction import Transaction
 
 STANDARD_INPUT = "-"
 
@@ -77,16 +74,16 @@ class SentMessage:
 class Batch:
     """The messages to send, their target and the progress display."""
 
-    manager: Manager
+    manager: dray.Manager
     queue: str
     sources: list[str]
     properties: MessageOptions
     shown: ProgressDisplay
-    connect: Callable[[], Manager]
+    connect: Callable[[], dray.Manager]
     """Another connection, to ask what became of a send whose answer was lost."""
 
 
-Send = Callable[[Batch, "Transaction | None"], list[SentMessage]]
+Send = Callable[[Batch, "dray.Transaction | None"], list[SentMessage]]
 
 
 @click.command(cls=WaitingCommand)
@@ -221,7 +218,7 @@ def _naming_the_option() -> Iterator[None]:
         ) from error
 
 
-def _is_transactional(manager: Manager, queue: str) -> bool:
+def _is_transactional(manager: dray.Manager, queue: str) -> bool:
     """Whether sends to the queue use transactions; sends to another manager always do."""
     return parse_queue_address(queue).remote or manager.queue(queue).info().transactional
 
@@ -286,7 +283,7 @@ def _not_read(path: str, error: OSError) -> SourceUnreadable:
     )
 
 
-def _send_plain(batch: Batch, transaction: Transaction | None) -> list[SentMessage]:
+def _send_plain(batch: Batch, transaction: dray.Transaction | None) -> list[SentMessage]:
     properties = batch.properties
     messages = []
     for path in batch.sources:
@@ -316,7 +313,9 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[SentMessa
     ]
 
 
-def _ids_of(batch: Batch, messages: list[Message], transaction: Transaction | None) -> list[str]:
+def _ids_of(
+    batch: Batch, messages: list[Message], transaction: dray.Transaction | None
+) -> list[str]:
     """Send messages; if the answer to a send is lost, find out its outcome."""
     queue, ids = batch.manager.queue(batch.queue), list[str]()
     while len(ids) < len(messages):
@@ -380,9 +379,7 @@ def _too_large(name: str, size: int) -> MessageTooLarge:
     )
 
 
-def _send_large(batch: Batch, transaction: Transaction | None) -> list[SentMessage]:
-    import dray
-
+def _send_large(batch: Batch, transaction: dray.Transaction | None) -> list[SentMessage]:
     properties = batch.properties
     large = dray.LargeMessageQueue(
         batch.manager.queue(batch.queue),

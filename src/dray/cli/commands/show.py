@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import click
 
+import dray
 from dray.cli.messages import describe, file_of, row_of, values_of
 from dray.cli.option_types import MessageIdText
 from dray.cli.output import print_json, print_record
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import MessageNotFound
+from dray.model.queued import QueuedMessage
 from dray.model.words import hex_line, time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from dray.client.blocking.manager import Manager
-    from dray.model.queued import QueuedMessage
 
 _LINE_BYTES = 16
 _TIMES = ("sent_time", "arrived_time")
@@ -49,7 +45,7 @@ def command(settings: Settings, queue: str, message_id: str, *, kind: str | None
         stdout.flush()
 
 
-def _find(manager: Manager, queue: str, wanted: str) -> QueuedMessage:
+def _find(manager: dray.Manager, queue: str, wanted: str) -> QueuedMessage:
     for each in manager.queue(queue).contents():
         if wanted in (each.id, str(each.lookup_id)):
             return each
@@ -59,7 +55,7 @@ def _find(manager: Manager, queue: str, wanted: str) -> QueuedMessage:
     )
 
 
-def _print_properties(settings: Settings, manager: Manager, found: QueuedMessage) -> None:
+def _print_properties(settings: Settings, manager: dray.Manager, found: QueuedMessage) -> None:
     values = values_of(found)
     file = file_of(manager, found)
     if not found.parts:
@@ -79,9 +75,7 @@ def _print_properties(settings: Settings, manager: Manager, found: QueuedMessage
     print_record({key.replace("_", " "): str(value) for key, value in known.items()})
 
 
-def _body(manager: Manager, found: QueuedMessage) -> Iterator[bytes]:
-    import dray
-
+def _body(manager: dray.Manager, found: QueuedMessage) -> Iterator[bytes]:
     queue = manager.queue(found.queue, raw=True)
     if not found.parts:
         yield bytes(queue.peek_by_lookup_id(found.lookup_id).body)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import click
 
+import dray
 from dray.cli.groups import CommandGroup
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import ConnectionLost, StoreLocked
 from dray.model.words import time_text
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.model.tokens import TokenInfo
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
@@ -83,19 +79,18 @@ def revoke(settings: Settings, name: str, data: str | None) -> None:
     settings.tell({"revoked": name}, f"revoked the token {name}")
 
 
-def _row(token: TokenInfo) -> list[str]:
+def _row(token: dray.TokenInfo) -> list[str]:
     expires = time_text(token.expires) if token.expires else "never"
     return [token.name, time_text(token.created), expires]
 
 
-def _owned(settings: Settings, data: str | None) -> Manager:
+def _owned(settings: Settings, data: str | None) -> dray.Manager:
     """The queue manager as its owner: the one that runs, or that of a data directory."""
-    import dray
     from dray.net.doors import socket_of
 
     if data is None:
         return settings.connect()
-    connect: Callable[[str], Manager] = dray.connect
+    connect: Callable[[str], dray.Manager] = dray.connect
     try:
         return connect(f"dray+unix://{socket_of(data)}")
     except ConnectionLost:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import click
 
+import dray
 from dray.cli.option_types import Seconds
 from dray.cli.output import print_json, print_table
 from dray.cli.queue_text import state_of
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import QueueNotFound
 from dray.model.classes import QueueKind
+from dray.model.queue import QueueInfo
 from dray.model.rates import Rates, rates_between
 from dray.model.words import duration, size_text
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.model.queue import QueueInfo
 
 _KINDS = frozenset({QueueKind.PRIVATE, QueueKind.OUTGOING, QueueKind.SUB})
 _COLUMNS = [
@@ -71,7 +68,7 @@ def command(settings: Settings, *, once: bool, interval: float) -> None:
             before, looked = now, when
 
 
-def _look(manager: Manager) -> tuple[dict[str, QueueInfo], float]:
+def _look(manager: dray.Manager) -> tuple[dict[str, QueueInfo], float]:
     """The queues by name, and when that was."""
     found = {each.name: each for each in manager.queues() if each.kind in _KINDS}
     for name in [each.name for each in found.values() if each.kind is QueueKind.OUTGOING]:
@@ -82,7 +79,7 @@ def _look(manager: Manager) -> tuple[dict[str, QueueInfo], float]:
     return found, time.time()
 
 
-def _print(manager: Manager, rows: list[tuple[QueueInfo, Rates]], *, draws: bool) -> None:
+def _print(manager: dray.Manager, rows: list[tuple[QueueInfo, Rates]], *, draws: bool) -> None:
     if draws:
         info = manager.info()
         rows = rows[: max(1, os.get_terminal_size().lines - _LINES_BESIDE)]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+import dray
 from dray.cli.groups import CommandGroup
 from dray.cli.option_types import Seconds, Size
 from dray.cli.output import printable
@@ -26,10 +26,6 @@ from dray.model.limits import (
 from dray.model.sizes import human_size
 from dray.model.transfer import TransferStatus
 from dray.model.words import counted, size_text
-
-if TYPE_CHECKING:
-    from dray.client.blocking.file_transfer import Incoming, Offer
-    from dray.client.blocking.manager import Manager
 
 _LINGER_S = 2 * TRANSFER_RETRY_S_MAX
 """After an offer that was cancelled, or whose file has changed, for a consumer who waits for an
@@ -175,8 +171,6 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
 
     If a running program suspended the transfer, it continues in that program, else here.
     """
-    from dray.client.blocking.file_transfer import Offer
-
     with settings.connect() as manager:
         try:
             with _those_told_who_wait(manager):
@@ -188,7 +182,7 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
             running.resume(consumer)
             settings.tell({"resumed": transfer_id}, f"resumed {transfer_id}")
             return
-        if isinstance(found, Offer):
+        if isinstance(found, dray.Offer):
             with _those_told_who_wait(manager):
                 _serve(settings, found)
         else:
@@ -208,7 +202,7 @@ def cancel(settings: Settings, transfer_id: str, consumer: str) -> None:
 
 
 @contextmanager
-def _those_told_who_wait(manager: Manager) -> Iterator[None]:
+def _those_told_who_wait(manager: dray.Manager) -> Iterator[None]:
     """After a failed offer, stay until every consumer that has its reference is told."""
     try:
         yield
@@ -217,7 +211,7 @@ def _those_told_who_wait(manager: Manager) -> Iterator[None]:
         raise
 
 
-def _serve(settings: Settings, offered: Offer) -> None:
+def _serve(settings: Settings, offered: dray.Offer) -> None:
     status = offered.status
     with progress(f"offering {status.label}", status.bytes_total) as bar:
         for each in offered:
@@ -232,7 +226,7 @@ def _serve(settings: Settings, offered: Offer) -> None:
     )
 
 
-def _save(settings: Settings, incoming: Incoming, target: Path) -> None:
+def _save(settings: Settings, incoming: dray.Incoming, target: Path) -> None:
     wanted = incoming.path or target
     place = wanted / incoming.file_name if wanted.is_dir() else wanted
     if place.exists() and incoming.path is None:

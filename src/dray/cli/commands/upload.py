@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import dray
 from dray.cli.groups import CommandGroup
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.words import size_text, time_text
@@ -27,8 +28,6 @@ def command() -> None:
 @takes_url_and_json
 def list_uploads(settings: Settings, queue: str) -> None:
     """List the unfinished uploads to QUEUE, the oldest first."""
-    import dray
-
     with settings.connect() as manager:
         found = dray.LargeMessageQueue(manager.queue(queue)).unfinished()
     settings.tell_all(found, ["id", "done ", "size ", "begun", "used", "path"], _row)
@@ -43,8 +42,6 @@ def drop(settings: Settings, queue: str, sequence_id: str) -> None:
 
     The `dray send --resume` that began it starts over with the same STATE.
     """
-    import dray
-
     with settings.connect() as manager:
         large = dray.LargeMessageQueue(manager.queue(queue))
         large.drop_unfinished(sequence_id)

@@ -7,14 +7,11 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import dray
 from dray.cli.commands.demo.sending import SentFile
 from dray.errors import DrayError
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
-    from dray.client.blocking.queue import Queue
 
 VICTIMS_MAX = 3
 
@@ -47,13 +44,15 @@ def plan(sent: Sequence[SentFile]) -> list[tuple[SentFile, list[int]]]:
     return chosen
 
 
-def lose(manager: Manager, queue: str, victims: Iterable[tuple[SentFile, list[int]]]) -> list[Hole]:
+def lose(
+    manager: dray.Manager, queue: str, victims: Iterable[tuple[SentFile, list[int]]]
+) -> list[Hole]:
     """Take the planned fragments out of the queue, for ever; give the holes this makes."""
     raw = manager.queue(queue, raw=True)
     return [_lose(raw, file, numbers) for file, numbers in victims]
 
 
-def _lose(raw: Queue, file: SentFile, numbers: Sequence[int]) -> Hole:
+def _lose(raw: dray.Queue, file: SentFile, numbers: Sequence[int]) -> Hole:
     """A transaction's messages lie together in a queue, so fragment n is n - 1 after the first."""
     first = raw.peek_by_correlation_id(file.sequence_id)
     assert first.lookup_id is not None

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import dray
 from dray.cli.doubt import connect_again, was_committed
 from dray.cli.progress import ProgressDisplay
 from dray.errors import (
@@ -24,9 +25,6 @@ from dray.errors import (
 )
 from dray.model.limits import FRAGMENT_BYTES_MAX, LABEL_CHARACTERS_MAX
 from dray.testing.processes import ManagerProcess
-
-if TYPE_CHECKING:
-    from dray.client.blocking.manager import Manager
 
 FILES_PER_TRANSACTION = 8
 BYTES_PER_TRANSACTION = 48_000_000
@@ -105,7 +103,7 @@ class Sender:
         """Send to `queue`, as seen from `source`."""
         self.report = SendingReport()
         self._source, self._queue, self._shown = source, queue, shown
-        self._manager: Manager | None = None
+        self._manager: dray.Manager | None = None
         self._bytes_committed = 0
 
     def send_all(self, batches: Sequence[Sequence[DemoFile]]) -> SendingReport:
@@ -148,8 +146,6 @@ class Sender:
         raise DrayError(f"the source manager was lost {ATTEMPTS_MAX} times in one transaction")
 
     def _attempt(self, batch: Sequence[DemoFile], sent: list[SentFile], *, kill: bool) -> None:
-        import dray
-
         manager = self._connected()
         large = dray.LargeMessageQueue(manager.queue(self._queue))
         transaction = manager.transaction()
@@ -181,7 +177,7 @@ class Sender:
         self.report.kill_story = f"killed during a commit: in doubt, outcome {outcome}, {then}"
         return committed
 
-    def _connected(self) -> Manager:
+    def _connected(self) -> dray.Manager:
         if self._manager is None:
             self._manager = connect_again(self._source.connect, PATIENCE_S)
         return self._manager
