@@ -164,9 +164,9 @@ class Demonstration:
                     shown.describe("landing with Spark")
                 shown.update(done)
 
-            times = spark.land(order, follow)
-        legs.chain_s, legs.land_s, legs.land_moving_s, legs.audit_s, told = times
-        return told
+            times, legs.land_moving_s = spark.land(order, follow)
+        legs.chain_s, legs.land_s, legs.audit_s = times.chain_s, times.land_s, times.audit_s
+        return times.audit
 
     def _compare(self, sent: Sequence[SentFile], holes: Sequence[Hole]) -> None:
         rows = read_rows(self._report.table)

@@ -9,30 +9,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 
-from dray.cli.commands.demo.spark_job import AuditTold, JobOrder, JobTimes
+from dray.cli.commands.demo.spark_job import JobOrder, JobTimes
 from dray.errors import DrayError, every_error
 from dray.testing.interrupts import uninterrupted
 
 LANDING_WITHIN_S = 900.0
 STOP_WITHIN_S = 20.0
 POLL_EVERY_S = 0.2
-
-
-class LandingTimes(NamedTuple):
-    """Seconds of the chain and of the landing, and from its first byte to its last commit.
-
-    Then those of the audit, and what it found.
-    """
-
-    chain_s: float
-    land_s: float
-    moving_s: float
-    audit_s: float
-    audit: AuditTold
 
 
 class SparkJob:
@@ -63,9 +50,10 @@ class SparkJob:
         if self._process is not None:
             _end(self._process)
 
-    def land(self, order: JobOrder, shown: Callable[[int], None]) -> LandingTimes:
+    def land(self, order: JobOrder, shown: Callable[[int], None]) -> tuple[JobTimes, float]:
         """Have everything read, landed and audited; `shown` is told of the bytes landed so far.
 
+        Give the times, and the seconds from the first byte of the landing to its last commit.
         Raises the error that the process ended with.
         """
         process = self._process
@@ -83,13 +71,7 @@ class SparkJob:
             raise _failure(self._log)
         times = msgspec.json.decode(self._answer.read_bytes(), type=JobTimes)
         moving_s = _last_commit_at(out) - (self._first_byte_at or time.time())
-        return LandingTimes(
-            times.chain_s,
-            times.land_s,
-            max(moving_s, POLL_EVERY_S),
-            times.audit_s,
-            times.audit,
-        )
+        return times, max(moving_s, POLL_EVERY_S)
 
     def _follow(
         self, process: subprocess.Popen[bytes], out: Path, shown: Callable[[int], None]

@@ -31,16 +31,21 @@ class Legs:
     audit_s: float = 0.0
 
     @property
+    def each(self) -> list[tuple[str, int, float]]:
+        """Name, bytes and seconds of each leg."""
+        return [
+            ("send", self.sent_bytes, self.send_s),
+            ("transfer", self.sent_bytes, self.transfer_s),
+            ("chain", self.landed_bytes, self.chain_s),
+            ("land", self.landed_bytes, self.land_s),
+            ("land, moving", self.landed_bytes, self.land_moving_s),
+            ("audit", self.landed_bytes, self.audit_s),
+        ]
+
+    @property
     def rates(self) -> dict[str, float]:
         """Bytes a second of each leg."""
-        return {
-            "send": self.sent_bytes / max(self.send_s, 1e-9),
-            "transfer": self.sent_bytes / max(self.transfer_s, 1e-9),
-            "chain": self.landed_bytes / max(self.chain_s, 1e-9),
-            "land": self.landed_bytes / max(self.land_s, 1e-9),
-            "land, moving": self.landed_bytes / max(self.land_moving_s, 1e-9),
-            "audit": self.landed_bytes / max(self.audit_s, 1e-9),
-        }
+        return {name: size / max(seconds, 1e-9) for name, size, seconds in self.each}
 
 
 @dataclass
@@ -114,24 +119,10 @@ class Report:
             "land, moving": "the same, from the first byte to the last commit",
             "audit": "each landed message proven from the table and the files",
         }
-        sizes = {"send": legs.sent_bytes, "transfer": legs.sent_bytes}
-        seconds = {
-            "send": legs.send_s,
-            "transfer": legs.transfer_s,
-            "chain": legs.chain_s,
-            "land": legs.land_s,
-            "land, moving": legs.land_moving_s,
-            "audit": legs.audit_s,
-        }
+        rates = legs.rates
         return [
-            [
-                leg,
-                human_size(sizes.get(leg, legs.landed_bytes)),
-                f"{seconds[leg]:.1f}",
-                f"{rate / 1e6:.0f} MB/s",
-                what[leg],
-            ]
-            for leg, rate in legs.rates.items()
+            [leg, human_size(size), f"{seconds:.1f}", f"{rates[leg] / 1e6:.0f} MB/s", what[leg]]
+            for leg, size, seconds in legs.each
         ]
 
     def _promise_rows(self) -> list[list[str]]:
