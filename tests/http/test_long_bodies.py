@@ -18,7 +18,7 @@ from starlette.routing import Route
 from dray.console.http import bodies, long_body, protocol
 from dray.console.http.refusal import HttpRefusal
 from dray.console.http.server import server
-from dray.console.v1.problems import problem
+from dray.console.v1.calls import problem
 from dray.net.certificates import issue, make_authority
 from dray.net.tls import presenting
 

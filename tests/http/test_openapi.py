@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dray.console.v1.calls import Endpoint
+from dray.console.v1.calls import PROBLEM, Endpoint
 from dray.console.v1.openapi import document
-from dray.console.v1.problems import PROBLEM
 from dray.console.v1.routes import ROWS, routes
 
 DOCUMENT = document(ROWS)

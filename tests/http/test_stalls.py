@@ -15,7 +15,7 @@ from dray.console.form import read_form
 from dray.console.http import bodies, protocol
 from dray.console.http.refusal import HttpRefusal
 from dray.console.http.server import server
-from dray.console.v1.problems import problem
+from dray.console.v1.calls import problem
 from dray.errors import ConnectionLost
 from tests.integration.commands import until
 

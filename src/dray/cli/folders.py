@@ -14,8 +14,7 @@ from dray.cli.arrivals import Wait, arrivals_at
 from dray.cli.doubt import on_interrupt
 from dray.cli.output import print_json, printable_path
 from dray.cli.settings import Settings
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 if TYPE_CHECKING:
     from dray.errors import DrayError

@@ -10,8 +10,7 @@ import dray
 from dray.cli.output import print_json, printable_path
 from dray.errors import DrayError, ReceiveTimeout
 from dray.folders import FileNotReceived, FileReceived
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 SAID_AFTER_S = 2.0
 """A person begins to wonder."""

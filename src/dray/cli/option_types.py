@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from dray.errors import InvalidConfiguration
-from dray.model.sizes import size_in_bytes
+from dray.model.words import size_in_bytes
 
 _ID = re.compile(r"([0-9a-f]{32})[\\/-]?([0-9]{1,19})\Z")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3_600.0}

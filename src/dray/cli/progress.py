@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from dray.errors import in_one_line
-from dray.model.sizes import human_size
+from dray.model.words import human_size
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -1,4 +1,4 @@
-"""Options that commands share: the queue manager to connect to, JSON output, and `--yes`.
+"""Options that commands share: the queue manager to connect to, JSON output, `--yes`; groups.
 
 The first two may stand before or after the command's name: `dray --json queue list` and `dray queue
 list --json` are the same.
@@ -24,6 +24,8 @@ Result = TypeVar("Result")
 Seen = TypeVar("Seen")
 asks = click.option("--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 """The option of a command that destroys something."""
+_CHARACTERS_MAX = 1000
+"""Characters of the help sentence that are shown: all of them."""
 
 
 @dataclass
@@ -131,3 +133,22 @@ def make_sure(what: str, *, yes: bool) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError(f"This would {what}. Give --yes if you want that.")
     click.confirm(f"This will {what}. Do it?", abort=True, err=True)
+
+
+class CommandGroup(click.Group):
+    """A group that lists each command with the first sentence of its help.
+
+    Click's own groups cut the sentence where the line ends.
+    """
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in the order of their names."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(_CHARACTERS_MAX))
+                    for name, command in commands
+                    if command is not None
+                ]
+            )

@@ -32,7 +32,7 @@ from dray.model.limits import (
     RESEND_SCHEDULE_S,
 )
 from dray.model.names import parse_manager_address
-from dray.model.sizes import size_in_bytes
+from dray.model.words import size_in_bytes
 from dray.net.listening import http_address, listen_address
 from dray.net.tokens import is_within_machine, read_token
 from dray.store.limits import EXPRESS_BYTES, LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES

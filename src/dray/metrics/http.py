@@ -26,7 +26,7 @@ from dray.client.blocking.manager import Manager
 from dray.client.connections.runtime import Dialer
 from dray.errors import AddressInUse, DrayError, InvalidConfiguration
 from dray.model.queue import ManagerInfo
-from dray.model.sizes import human_size
+from dray.model.words import human_size
 from dray.net.listening import http_address
 
 _log = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ from crc32c import crc32c
 
 from dray.errors import InvalidConfiguration, StoreError, StoreFull
 from dray.model.limits import LABEL_CHARACTERS_MAX
-from dray.model.sizes import size_in_bytes
+from dray.model.words import size_in_bytes
 from dray.store.disk import Disk
 
 FOLDER: Final = "lqs"

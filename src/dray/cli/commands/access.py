@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table
-from dray.cli.settings import MOST, Settings, takes_json
+from dray.cli.settings import MOST, CommandGroup, Settings, takes_json
 from dray.model.words import counted
 
 

@@ -12,8 +12,7 @@ from dray import __version__
 from dray.cli.output import print_json
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 import click
 
-from dray.cli.groups import CommandGroup
-from dray.cli.settings import Settings, takes_json
+from dray.cli.settings import CommandGroup, Settings, takes_json
 from dray.errors import TargetUnwritable
 
 Made = TypeVar("Made")

@@ -10,8 +10,7 @@ from dray.cli.output import print_json, printable
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_json
 from dray.errors import StoreCorrupt
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 if TYPE_CHECKING:
     from dray.offline.checking_files import CheckReport, Finding

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli.groups import CommandGroup
-from dray.cli.settings import Settings, takes_json
+from dray.cli.settings import CommandGroup, Settings, takes_json
 from dray.errors import TargetUnwritable
 from dray.model.words import counted
 

@@ -10,17 +10,22 @@ import click
 
 import dray
 from dray.cli.doubt import Ids, moved
-from dray.cli.groups import CommandGroup
 from dray.cli.messages import row_of, values_of
 from dray.cli.option_types import MessageIdText
 from dray.cli.output import print_json, print_record, print_table
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, asks, make_sure, takes_most, takes_url_and_json
+from dray.cli.settings import (
+    CommandGroup,
+    Settings,
+    asks,
+    make_sure,
+    takes_most,
+    takes_url_and_json,
+)
 from dray.errors import DrayError, MessageNotFound
 from dray.folders.labels import file_name, numbered
 from dray.model.queued import QueuedMessage, by_destination
-from dray.model.sizes import human_size
-from dray.model.words import counted, size_text, time_text
+from dray.model.words import counted, human_size, size_text, time_text
 
 _SENT_OR_THERE = "each message is sent or still a dead letter, none is both"
 _DROPPED_OR_THERE = "each message is dropped or still a dead letter"

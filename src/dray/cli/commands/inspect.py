@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, printable
-from dray.cli.settings import Settings, takes_json, takes_most
+from dray.cli.settings import CommandGroup, Settings, takes_json, takes_most
 from dray.model.words import time_text
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.groups import CommandGroup
 from dray.cli.messages import look_at, print_messages
 from dray.cli.output import print_json, print_table
-from dray.cli.settings import Settings, takes_most, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, takes_most, takes_url_and_json
 from dray.model.names import SYSTEM_JOURNAL
 from dray.model.words import size_text
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 import dray
-from dray.cli.groups import CommandGroup
 from dray.cli.queue_text import print_queue
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import Misuse
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo

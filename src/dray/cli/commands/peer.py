@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 import dray
-from dray.cli.groups import CommandGroup
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.model.words import time_text
 
 

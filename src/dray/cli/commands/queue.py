@@ -6,16 +6,14 @@ from types import EllipsisType
 
 import click
 
-from dray.cli.groups import CommandGroup
 from dray.cli.option_types import Limit, Size, given
 from dray.cli.output import print_json, print_table, printable
 from dray.cli.queue_text import print_queue, refusal_text, state_of, yes_or_no
-from dray.cli.settings import Settings, asks, make_sure, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, asks, make_sure, takes_url_and_json
 from dray.errors import QueueExists
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
-from dray.model.sizes import human_size
-from dray.model.words import counted, size_text
+from dray.model.words import counted, human_size, size_text
 
 _TROUBLED = frozenset({"refused", "diverged", "need-validation", "on hold"})
 """States of an outgoing queue that somebody has to know of."""

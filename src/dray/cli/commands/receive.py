@@ -37,8 +37,7 @@ from dray.folders.flat_target import is_whole, otherwise_named
 from dray.folders.placing import Item, PlacedFile, TargetFolder, write_new
 from dray.model.limits import WORKERS_MAX
 from dray.model.message import Message
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 Taken = dict[str, object]
 _FOLDER_OPTIONS = (

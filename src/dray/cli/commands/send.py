@@ -33,7 +33,7 @@ from dray.model.ids import join_id, split_id
 from dray.model.limits import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX
 from dray.model.message import Message
 from dray.model.names import parse_queue_address
-from dray.model.sizes import human_size
+from dray.model.words import human_size
 
 STANDARD_INPUT = "-"
 

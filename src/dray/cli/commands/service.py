@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from dray.cli.groups import CommandGroup
+from dray.cli.settings import CommandGroup
 
 _KINDS: Final = {
     "serve": "queue manager",

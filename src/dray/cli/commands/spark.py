@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.groups import CommandGroup
 from dray.cli.option_types import Seconds, Size
 from dray.cli.output import print_json, print_record, printable
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, takes_json, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, takes_json, takes_url_and_json
 from dray.errors import InvalidConfiguration, StoreCorrupt
-from dray.model.sizes import human_size, size_in_bytes
-from dray.model.words import counted
+from dray.model.words import counted, human_size, size_in_bytes
 
 if TYPE_CHECKING:
     from dray.spark import AuditReport, LandingSummary

@@ -12,10 +12,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, takes_json
+from dray.cli.settings import CommandGroup, Settings, takes_json
 from dray.model.words import counted
 
 

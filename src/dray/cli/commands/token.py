@@ -8,8 +8,7 @@ from collections.abc import Callable
 import click
 
 import dray
-from dray.cli.groups import CommandGroup
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import ConnectionLost, StoreLocked
 from dray.model.words import time_text
 

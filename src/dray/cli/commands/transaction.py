@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.groups import CommandGroup
 from dray.cli.option_types import TransactionIdText
 from dray.cli.output import print_json
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.model.classes import TransactionStatus
 
 _MEANING = {

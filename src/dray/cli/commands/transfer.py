@@ -12,20 +12,18 @@ from pathlib import Path
 import click
 
 import dray
-from dray.cli.groups import CommandGroup
 from dray.cli.option_types import Seconds, Size
 from dray.cli.output import printable
 from dray.cli.progress import ProgressDisplay, progress
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import Misuse, TargetUnwritable, TransferCancelled, TransferSourceChanged
 from dray.model.limits import (
     TRANSFER_REQUEST_TIMEOUT_S,
     TRANSFER_RETRY_S_MAX,
     TRANSFER_WINDOW,
 )
-from dray.model.sizes import human_size
 from dray.model.transfer import TransferStatus
-from dray.model.words import counted, size_text
+from dray.model.words import counted, human_size, size_text
 
 _LINGER_S = 2 * TRANSFER_RETRY_S_MAX
 """After an offer that was cancelled, or whose file has changed, for a consumer who waits for an

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 import dray
-from dray.cli.groups import CommandGroup
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.model.words import size_text, time_text
 
 if TYPE_CHECKING:

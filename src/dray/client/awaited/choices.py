@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import EllipsisType
 
-from dray.model.sizes import optional_size
+from dray.model.words import optional_size
 from dray.wire.queue_frames import SetQuota
 
 

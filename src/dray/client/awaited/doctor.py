@@ -42,8 +42,7 @@ from dray.model.message import Message
 from dray.model.names import STATUS_QUEUE
 from dray.model.queue import ManagerInfo, QueueInfo
 from dray.model.queued import Wholeness
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 from dray.net.tls import CERT_VARIABLE, trusting
 from dray.wire.message_frames import ListPrepared, PreparedList
 from dray.wire.queue_frames import (

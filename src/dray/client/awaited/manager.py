@@ -27,9 +27,9 @@ from dray.model.limits import (
 from dray.model.names import check_new_queue_name, parse_queue_address
 from dray.model.platforms import require_linux
 from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo, QueueOptions
-from dray.model.sizes import optional_size
 from dray.model.tokens import TokenInfo
 from dray.model.transfer import AUTOMATIC
+from dray.model.words import optional_size
 from dray.wire.frames import Done
 from dray.wire.message_frames import ListPrepared, Outcome, OutcomeIs, PreparedList, SettlePrepared
 from dray.wire.queue_frames import (

@@ -25,7 +25,7 @@ from dray.model.limits import (
     PATH_BYTES_MAX,
 )
 from dray.model.message import Message
-from dray.model.sizes import size_in_bytes
+from dray.model.words import size_in_bytes
 
 UNFIT: Final = object()
 """Given by a check for a value that it does not take."""

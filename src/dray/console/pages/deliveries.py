@@ -15,8 +15,7 @@ from dray.console.pages.doctor import finding_of
 from dray.errors import AccessDenied, Misuse, QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.queue import PeerInfo, QueueInfo
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 _PATH: Final = "/deliveries"
 _HAPPENS: Final = "This happens, and nothing takes it back:"

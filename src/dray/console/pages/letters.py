@@ -15,8 +15,7 @@ from dray.console.pages.asking import Shared, ask, at, done, link, show
 from dray.console.pages.queues import page_of
 from dray.errors import DrayError, Misuse
 from dray.model.queued import QueuedMessage, by_destination
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 _PAGE: Final = 100
 _PATH: Final = "/deadletters"

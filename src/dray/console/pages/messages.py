@@ -35,8 +35,7 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import KIB
 from dray.model.message import Message
 from dray.model.queued import QueuedMessage
-from dray.model.sizes import human_size
-from dray.model.words import counted, time_text
+from dray.model.words import counted, human_size, time_text
 
 _SHOWN_HEX: Final = 256
 

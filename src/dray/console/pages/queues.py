@@ -19,8 +19,7 @@ from dray.errors import DrayError, Misuse
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
 from dray.model.queued import QueuedMessage, QueuedPart
-from dray.model.sizes import human_size, size_in_bytes
-from dray.model.words import counted
+from dray.model.words import counted, human_size, size_in_bytes
 
 _PAGE_QUEUES: Final = 100
 _PAGE_MESSAGES: Final = 100

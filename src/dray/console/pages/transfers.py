@@ -17,9 +17,8 @@ from dray.console.form import read_form
 from dray.console.pages.asking import Shared, ask, at, done, link, show
 from dray.console.pages.in_flight import Paces, in_flight, that_leaves
 from dray.errors import DrayError, Misuse
-from dray.model.sizes import human_size
 from dray.model.transfer import TransferStatus
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 _PATH: Final = "/transfers"
 

@@ -14,15 +14,18 @@ from dray.aio import Transaction
 from dray.console.http.bodies import RequestBody
 from dray.console.http.protocol import CERTIFIED
 from dray.console.http.refusal import HttpRefusal
+from dray.console.statuses import status_of
 from dray.console.v1.held import Ended, Holding, Holdings
 from dray.console.v1.holders import TokenHolder, TokenHolders
 from dray.console.v1.limits import JSON_BYTES_MAX
-from dray.console.v1.problems import problem
 from dray.console.v1.properties import TRANSACTION
 from dray.errors import DrayError
 
 Asked = TypeVar("Asked")
 _JSON: Final = "application/json"
+PROBLEM: Final = "application/problem+json"
+_AGAIN_S: Final = {429: "1", 503: "1"}
+"""Seconds after which a client may try again, by status."""
 
 
 class Call(NamedTuple):
@@ -175,3 +178,22 @@ def answered(value: object, status: int = 200, headers: dict[str, str] | None = 
 def nothing(status: int = 204, headers: dict[str, str] | None = None) -> Response:
     """An answer without a body."""
     return Response(None, status, headers)
+
+
+def problem(error: DrayError | HttpRefusal) -> Response:
+    """The answer that tells of an error, as `application/problem+json` (RFC 9457).
+
+    It has the stable code of the error, its status, one sentence that ends with what to do, and the
+    fields of the error.
+    """
+    headers: dict[str, str] = {}
+    fields: dict[str, object] = {}
+    if isinstance(error, HttpRefusal):
+        status, headers = error.status, dict(error.headers)
+    else:
+        status, fields = status_of(error), {"retryable": error.retryable, **error.fields}
+    if status in _AGAIN_S:
+        headers["Retry-After"] = _AGAIN_S[status]
+    told = {"status": status, "code": error.code, "title": error.code, "detail": str(error)}
+    body = msgspec.json.encode({**fields, **told}, enc_hook=str)
+    return Response(body, status, headers, media_type=PROBLEM)

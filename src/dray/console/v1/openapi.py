@@ -9,8 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from dray.console.statuses import STATUSES
-from dray.console.v1.calls import Row
-from dray.console.v1.problems import PROBLEM
+from dray.console.v1.calls import PROBLEM, Row
 from dray.console.v1.properties import DIRECTIONS, RECEIVED, SENT, Property
 
 _QUERIES: Final = {

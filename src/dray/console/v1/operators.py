@@ -17,8 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from dray.aio import Manager
 from dray.console.http.refusal import HttpRefusal
-from dray.console.v1.calls import Call, Endpoint, Row
-from dray.console.v1.problems import problem
+from dray.console.v1.calls import Call, Endpoint, Row, problem
 from dray.errors import DrayError
 from dray.metrics.http import ANSWER_S, said_of_room
 

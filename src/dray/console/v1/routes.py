@@ -14,9 +14,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1 import leases, queues, sending, transactions, uploads
-from dray.console.v1.calls import Endpoint, Row
+from dray.console.v1.calls import Endpoint, Row, problem
 from dray.console.v1.openapi import document
-from dray.console.v1.problems import problem
 
 ROWS: Final = (
     Row("GET", "/v1/manager", queues.manager, (200,), "State of the queue manager.", changes=False),

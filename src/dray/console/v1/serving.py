@@ -23,9 +23,9 @@ from starlette.routing import Route
 import dray.aio
 from dray.console.http.refusal import HttpRefusal
 from dray.console.http.server import end_with_input, server
+from dray.console.v1.calls import problem
 from dray.console.v1.holders import TokenHolders
 from dray.console.v1.operators import OPERATORS, passed_on
-from dray.console.v1.problems import problem
 from dray.console.v1.routes import routes
 from dray.net.listening import http_address, listening_socket
 from dray.net.tokens import is_within_machine

@@ -9,8 +9,7 @@ from html import escape
 from operator import itemgetter
 from typing import Any
 
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 _WIDTH, _HEIGHT = 720, 180
 _LEFT, _BOTTOM = 70, 24

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from dray.client.calls.public_calls import checked
 from dray.errors import InvalidConfiguration, StoreLocked
 from dray.model.limits import MIB
-from dray.model.sizes import size_in_bytes
+from dray.model.words import size_in_bytes
 from dray.spark.failure import disk_told
 from dray.spark.landing.generations import begin_generation, commits_locked, publish
 from dray.spark.landing.table import (

@@ -33,8 +33,7 @@ from dray.errors import (
     QueueRecreated,
     StoreLocked,
 )
-from dray.model.sizes import size_in_bytes
-from dray.model.words import counted
+from dray.model.words import counted, size_in_bytes
 from dray.spark.failure import disk_told
 from dray.spark.landing.outs import directory_of
 from dray.spark.landing.query import AT_ONCE, LandingQuery, Until

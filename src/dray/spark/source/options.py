@@ -42,7 +42,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
-from dray.model.sizes import size_in_bytes
+from dray.model.words import size_in_bytes
 from dray.net.doors import default_url
 from dray.spark.schema import schema_for
 from dray.spark.source.offsets import Offsets, check_offsets

@@ -10,8 +10,7 @@ import click
 from dray.cli.commands.demo.sending import SendingReport
 from dray.cli.commands.demo.verdict import DemoVerdict
 from dray.cli.output import print_table
-from dray.model.sizes import human_size
-from dray.model.words import counted
+from dray.model.words import counted, human_size
 
 COMPLAINTS_SHOWN = 20
 
