@@ -12,17 +12,7 @@ from typing import NamedTuple
 
 import crc32c
 
-from dray.manager.events import (
-    Answer,
-    Dial,
-    Effect,
-    Event,
-    LinkSend,
-    ManagerConfig,
-    Request,
-    SessionClosed,
-    SessionOpened,
-)
+from dray.manager import events
 from dray.manager.turn import QueueManager
 from dray.model.callers import OWNER
 from dray.model.queue import QueueInfo
@@ -81,35 +71,35 @@ class ManagerHarness:
             queue_files=sizes.queue_files,
             express_bytes=sizes.express_bytes,
         )
-        config = ManagerConfig(
+        config = events.ManagerConfig(
             manager_id=MANAGER_ID, key=key_named("a"), name="torture", low_water_bytes=0
         )
         self.now = NOW
         self.manager = QueueManager.load(self.store, config, self.now)
-        self.dialled: list[Dial] = []
-        self.sent: list[LinkSend] = []
+        self.dialled: list[events.Dial] = []
+        self.sent: list[events.LinkSend] = []
         self._sessions = 0
         self._requests = 0
 
-    def handle(self, event: Event) -> list[Effect]:
+    def handle(self, event: events.Event) -> list[events.Effect]:
         """Let the manager decide; what it wants of peers is kept."""
         effects = self.manager.handle(event, self.now)
         for effect in effects:
-            if isinstance(effect, Dial):
+            if isinstance(effect, events.Dial):
                 self.dialled.append(effect)
-            elif isinstance(effect, LinkSend):
+            elif isinstance(effect, events.LinkSend):
                 self.sent.append(effect)
         return effects
 
     def open(self) -> int:
         """Open a session, before its Hello."""
         self._sessions += 1
-        self.handle(SessionOpened(self._sessions, OWNER))
+        self.handle(events.SessionOpened(self._sessions, OWNER))
         return self._sessions
 
     def close(self, session: int) -> None:
         """End a session."""
-        self.handle(SessionClosed(session))
+        self.handle(events.SessionClosed(session))
 
     def client(self) -> tuple[int, frames.Welcome]:
         """A session of a client, and what it was welcomed with."""
@@ -133,18 +123,18 @@ class ManagerHarness:
             raise BrokenPromiseError(f"{type(head).__name__} was not answered")
         return answer.head, self.body_of(answer)
 
-    def say(self, session: int, head: Head, body: bytes = b"") -> Answer | None:
+    def say(self, session: int, head: Head, body: bytes = b"") -> events.Answer | None:
         """Send a frame; the answer, if there is one. Raises `RequestFailed`."""
         self._requests += 1
         frame = Frame(head, self._requests, memoryview(body))
-        for effect in self.handle(Request(session, frame)):
-            if isinstance(effect, Answer) and effect.session == session:
+        for effect in self.handle(events.Request(session, frame)):
+            if isinstance(effect, events.Answer) and effect.session == session:
                 if isinstance(effect.head, frames.Failed):
                     raise RequestFailed(effect.head)
                 return effect
         return None
 
-    def body_of(self, answer: Answer) -> bytes:
+    def body_of(self, answer: events.Answer) -> bytes:
         """The bytes that an answer would carry."""
         return b"".join(
             self.store.read(part) if isinstance(part, Extent) else part for part in answer.body

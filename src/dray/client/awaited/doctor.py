@@ -44,15 +44,8 @@ from dray.model.queue import ManagerInfo, QueueInfo
 from dray.model.queued import Wholeness
 from dray.model.words import counted, human_size
 from dray.net.tls import CERT_VARIABLE, trusting
+from dray.wire import queue_frames
 from dray.wire.message_frames import ListPrepared, PreparedList
-from dray.wire.queue_frames import (
-    Describe,
-    DescribeQueue,
-    ListPeers,
-    ManagerState,
-    PeerList,
-    QueueState,
-)
 
 NEARLY_FULL: Final = 0.9
 """The share of a quota from which a finding says so."""
@@ -69,12 +62,12 @@ _POISON: Final = "poison"
 async def examine(link: Link, name: str | None, idle: float) -> list[DoctorFinding]:
     """Look for everything that may keep messages from moving, at one queue or at all."""
     asked = time.time()
-    info = (await link.ask(Describe(), ManagerState)).info
+    info = (await link.ask(queue_frames.Describe(), queue_frames.ManagerState)).info
     answered = time.time()
     everything = await all_queues(link)
     if name is not None:
         # A missing queue is an error, and not a queue without findings.
-        await link.ask(DescribeQueue(name), QueueState)
+        await link.ask(queue_frames.DescribeQueue(name), queue_frames.QueueState)
     chosen = [each for each in everything if name is None or _is_of(each.name, name)]
     found = [*_of_quotas(info, chosen), *_of_disk(info), *_of_clock(info, asked, answered)]
     for queue in chosen:
@@ -150,7 +143,7 @@ def _of_clock(info: ManagerInfo, asked: float, answered: float) -> Iterator[Doct
 
 async def _of_queue(link: Link, info: QueueInfo) -> list[DoctorFinding]:
     if info.kind is QueueKind.OUTGOING:
-        info = (await link.ask(DescribeQueue(info.name), QueueState)).info
+        info = (await link.ask(queue_frames.DescribeQueue(info.name), queue_frames.QueueState)).info
         return list(_of_delivery(info, await _waiting_in(link, info)))
     if info.kind not in (QueueKind.PRIVATE, QueueKind.SUB) or not info.message_count:
         return []
@@ -315,7 +308,7 @@ async def _of_dead_letters(link: Link, name: str | None) -> list[DoctorFinding]:
 
 async def _of_peers(link: Link, name: str | None) -> list[DoctorFinding]:
     try:
-        peers = (await link.ask(ListPeers(), PeerList)).peers
+        peers = (await link.ask(queue_frames.ListPeers(), queue_frames.PeerList)).peers
     except AccessDenied:
         # Only a caller that manages the whole queue manager may see them.
         return []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Self
 
-from dray.client.awaited import moving, token_calls
-from dray.client.awaited.choices import quota_limit, unheard
+from dray.client.awaited import moving
 from dray.client.awaited.deliveries import Arrival, wait_for_delivery
 from dray.client.awaited.doctor import examine
 from dray.client.awaited.listing import all_queues
@@ -16,36 +17,18 @@ from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.unfinished_uploads import uploads_of
 from dray.client.calls.public_calls import public
 from dray.client.connections.link import Link
+from dray.model import limits
 from dray.model.classes import TransactionStatus
 from dray.model.ids import TransactionId
-from dray.model.limits import (
-    MIB,
-    TRANSFER_REQUEST_TIMEOUT_S,
-    TRANSFER_SILENCE_S,
-    TRANSFER_WINDOW,
-)
 from dray.model.names import check_new_queue_name, parse_queue_address
 from dray.model.platforms import require_linux
 from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo, QueueOptions
-from dray.model.tokens import TokenInfo
+from dray.model.tokens import TOKEN_BYTES, TokenInfo, digest_of_token
 from dray.model.transfer import AUTOMATIC
 from dray.model.words import optional_size
+from dray.wire import queue_frames, token_frames
 from dray.wire.frames import Done
 from dray.wire.message_frames import ListPrepared, Outcome, OutcomeIs, PreparedList, SettlePrepared
-from dray.wire.queue_frames import (
-    AcceptPeer,
-    CreateQueue,
-    DeleteQueue,
-    Describe,
-    ForgetPeer,
-    ListPeers,
-    ManagerState,
-    PauseQueue,
-    PeerList,
-    QueueState,
-    ResolveOutgoing,
-    SetQuota,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -113,10 +96,10 @@ class Manager:
             label,
             digest,
         )
-        request = CreateQueue(check_new_queue_name(name), options, exist_ok)
+        request = queue_frames.CreateQueue(check_new_queue_name(name), options, exist_ok)
         # Somebody else may have deleted the queue that we know by this name.
         (await self._link.connection()).forget_queues()
-        return Queue(self._link, (await self._link.ask(request, QueueState)).info.name)
+        return Queue(self._link, (await self._link.ask(request, queue_frames.QueueState)).info.name)
 
     def queue(self, name: str, *, raw: bool = False) -> Queue:
         """Return a handle of a queue; a missing queue raises `QueueNotFound` at first use.
@@ -134,7 +117,7 @@ class Manager:
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages; raises `QueueNotFound`."""
         connection = await self._link.connection()
-        await connection.ask(DeleteQueue(str(parse_queue_address(name))), Done)
+        await connection.ask(queue_frames.DeleteQueue(str(parse_queue_address(name))), Done)
         connection.forget_queues()
 
     def transaction(self) -> Opening[Transaction]:
@@ -180,19 +163,23 @@ class Manager:
 
     async def info(self) -> ManagerInfo:
         """State of the queue manager."""
-        return (await self._link.ask(Describe(), ManagerState)).info
+        return (await self._link.ask(queue_frames.Describe(), queue_frames.ManagerState)).info
 
     async def pause(self, outgoing: str) -> None:
         """Pause the delivery of an outgoing queue, given by its name or remote address."""
-        await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=True), Done)
+        await self._link.ask(
+            queue_frames.PauseQueue(str(parse_queue_address(outgoing)), paused=True), Done
+        )
 
     async def resume(self, outgoing: str) -> None:
         """Resume the delivery of an outgoing queue; a connection that is down is tried at once."""
-        await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=False), Done)
+        await self._link.ask(
+            queue_frames.PauseQueue(str(parse_queue_address(outgoing)), paused=False), Done
+        )
 
     async def peers(self) -> list[PeerInfo]:
         """The known queue manager at each address to which this one delivers."""
-        return (await self._link.ask(ListPeers(), PeerList)).peers
+        return (await self._link.ask(queue_frames.ListPeers(), queue_frames.PeerList)).peers
 
     async def accept_peer(self, address: str, manager_id: str | None = None) -> None:
         """Deliver to another queue manager at an address than the known one.
@@ -202,27 +189,32 @@ class Manager:
         address, take its messages by the caller that showed its key last. Raises `Misuse` if no
         other queue manager has answered, or no other caller has come.
         """
-        await self._link.ask(AcceptPeer(address, manager_id or ""), Done)
+        await self._link.ask(queue_frames.AcceptPeer(address, manager_id or ""), Done)
 
     async def forget_peer(self, address: str) -> None:
         """Forget the queue manager known at an address; or, by its id, the caller of one."""
-        await self._link.ask(ForgetPeer(address), Done)
+        await self._link.ask(queue_frames.ForgetPeer(address), Done)
 
     async def create_token(self, name: str, expires: float | None = None) -> str:
         """Make a token of the caller `token:NAME`; it expires after so many seconds, or never."""
-        return await token_calls.create(self._link, name, expires)
+        # The queue manager keeps only its hash.
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        lasts_us = 0 if expires is None else max(1, int(expires * 1_000_000))
+        digest = digest_of_token(token)
+        await self._link.ask(token_frames.CreateToken(name, digest, lasts_us), Done)
+        return token
 
     async def tokens(self) -> list[TokenInfo]:
         """The tokens of this queue manager, also those that have expired."""
-        return await token_calls.list_all(self._link)
+        return (await self._link.ask(token_frames.ListTokens(), token_frames.TokenList)).tokens
 
     async def revoke_token(self, name: str) -> None:
         """Take a token no more; the connections of its holders end."""
-        await token_calls.revoke(self._link, name)
+        await self._link.ask(token_frames.RevokeToken(name), Done)
 
     async def access(self) -> AccessInfo:
         """The rules of access, the connections that are open, and the last acts of callers."""
-        return await token_calls.describe_access(self._link)
+        return (await self._link.ask(token_frames.DescribeAccess(), token_frames.AccessState)).info
 
     async def unfinished_uploads(self) -> list[UnfinishedUpload]:
         """Unfinished uploads of the caller to all queues; see `LargeMessageQueue.unfinished`."""
@@ -276,7 +268,7 @@ class Manager:
         diverged.
         """
         name = str(parse_queue_address(outgoing))
-        return (await self._link.ask(ResolveOutgoing(name, discard=False), Done)).count
+        return (await self._link.ask(queue_frames.ResolveOutgoing(name, discard=False), Done)).count
 
     async def discard_outgoing(self, outgoing: str) -> int:
         """Turn all messages of a diverged outgoing queue into dead letters; return their number.
@@ -284,7 +276,7 @@ class Manager:
         See `accept_outgoing`. Messages sent later are delivered.
         """
         name = str(parse_queue_address(outgoing))
-        return (await self._link.ask(ResolveOutgoing(name, discard=True), Done)).count
+        return (await self._link.ask(queue_frames.ResolveOutgoing(name, discard=True), Done)).count
 
     async def set_quota(
         self,
@@ -299,7 +291,9 @@ class Manager:
         ones are refused (R65).
         """
         name = "" if queue is None else str(parse_queue_address(queue))
-        await self._link.ask(SetQuota(name, quota_limit(quota), quota_limit(journal_quota)), Done)
+        await self._link.ask(
+            queue_frames.SetQuota(name, _quota_limit(quota), _quota_limit(journal_quota)), Done
+        )
 
     async def backup(
         self,
@@ -316,19 +310,19 @@ class Manager:
         from dray.client.awaited.backup import back_up
 
         connection = await self._link.connection()
-        return await back_up(connection, self._link.runtime, target, progress or unheard)
+        return await back_up(connection, self._link.runtime, target, progress or _unheard)
 
     async def offer_file(
         self,
         path: str | Path,
         to: str,
         *,
-        fragment_size: int = MIB,
-        window_size: int = TRANSFER_WINDOW,
-        request_timeout: float | None = TRANSFER_REQUEST_TIMEOUT_S,
+        fragment_size: int = limits.MIB,
+        window_size: int = limits.TRANSFER_WINDOW,
+        request_timeout: float | None = limits.TRANSFER_REQUEST_TIMEOUT_S,
         consumers: str = "one",
         listen: str | None = AUTOMATIC,
-        response_timeout: float = TRANSFER_SILENCE_S,
+        response_timeout: float = limits.TRANSFER_SILENCE_S,
         progress: Told | None = None,
         digest: str | None = None,
     ) -> Offer:
@@ -363,7 +357,7 @@ class Manager:
         source: str,
         timeout: float | None = None,
         *,
-        response_timeout: float = TRANSFER_SILENCE_S,
+        response_timeout: float = limits.TRANSFER_SILENCE_S,
         direct: bool | None = None,
     ) -> Incoming:
         """Accept the next file offered at a queue; `Incoming.save_to` receives it.
@@ -387,7 +381,7 @@ class Manager:
         transfer_id: str,
         *,
         listen: str | None = AUTOMATIC,
-        response_timeout: float = TRANSFER_SILENCE_S,
+        response_timeout: float = limits.TRANSFER_SILENCE_S,
         direct: bool | None = None,
     ) -> Offer | Incoming:
         """Resume an unfinished transfer: serve an `Offer` again, or return an `Incoming` to save.
@@ -444,3 +438,12 @@ class Manager:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _quota_limit(quota: int | str | EllipsisType | None) -> int | None:
+    """A quota in bytes, None for no limit; `...` leaves it as it is."""
+    return queue_frames.SetQuota.KEPT if isinstance(quota, type(...)) else optional_size(quota)
+
+
+def _unheard(_done: int, _total: int) -> None:
+    """Progress that nobody reads."""

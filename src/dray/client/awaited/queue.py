@@ -43,18 +43,10 @@ from dray.model.message import Buffer, Message
 from dray.model.names import parse_queue_address
 from dray.model.queue import QueueInfo
 from dray.model.queued import QueuedMessage, QueuedPart
+from dray.wire import message_frames
 from dray.wire.frames import Done
 from dray.wire.head import Head
 from dray.wire.large_frames import Range, ReadPart
-from dray.wire.message_frames import (
-    Envelope,
-    Move,
-    ReceiveTransaction,
-    Reject,
-    Send,
-    Settle,
-    TransactionMessages,
-)
 from dray.wire.queue_frames import DescribeQueue, PurgeQueue, QueueState
 from dray.wire.record import FLAG_RECOVERABLE, read_header
 from dray.wire.selections import SelectByCorrelation, SelectById, SelectNext, SelectRange
@@ -281,7 +273,7 @@ class Queue:
         created again.
         """
         connection, number = await part_in(transaction, self.handle)
-        settle = lambda queue: Settle(queue, upto, number, born or 0)  # noqa: E731
+        settle = lambda queue: message_frames.Settle(queue, upto, number, born or 0)  # noqa: E731
         await self.handle.call(settle, Done, connection=connection)
 
     @traces_receive
@@ -299,19 +291,19 @@ class Queue:
         connection, number = await transaction.awaited.join()
         with transaction.awaited.undivided():
             used, frame = await self.handle.call(
-                lambda queue: ReceiveTransaction(queue, number, timeout),
-                TransactionMessages,
+                lambda queue: message_frames.ReceiveTransaction(queue, number, timeout),
+                message_frames.TransactionMessages,
                 wait_s=wait_for(timeout),
                 connection=connection,
             )
             head = frame.head
-            assert isinstance(head, TransactionMessages)
+            assert isinstance(head, message_frames.TransactionMessages)
             messages = messages_in(head.envelopes, frame.body, self.name)
             used.give_back(frame.body)
             messages += [await self._left_out(used, envelope) for envelope in head.left_out]
         return ReceivedTransaction(messages, head.missing)
 
-    async def _left_out(self, connection: Connection, envelope: Envelope) -> Message:
+    async def _left_out(self, connection: Connection, envelope: message_frames.Envelope) -> Message:
         _, frame = await self.handle.call(
             lambda queue: ReadPart(queue, envelope.lookup_id, 0, envelope.length),
             Range,
@@ -336,7 +328,9 @@ class Queue:
         to = (await connection.open_queue(str(parse_queue_address(target)))).number
         position, message_id = _place_of(message)
         await self.handle.call(
-            lambda queue: Move(queue, position, to, number, self._guarded, message_id),
+            lambda queue: message_frames.Move(
+                queue, position, to, number, self._guarded, message_id
+            ),
             Done,
             connection=connection,
         )
@@ -346,7 +340,9 @@ class Queue:
         connection, number = await part_in(transaction, self.handle)
         position, message_id = _place_of(message)
         await self.handle.call(
-            lambda queue: Reject(queue, position, number, message_id), Done, connection=connection
+            lambda queue: message_frames.Reject(queue, position, number, message_id),
+            Done,
+            connection=connection,
         )
 
     async def purge(self, only: QueuedMessage | None = None) -> int:
@@ -399,7 +395,7 @@ class Queue:
             sizes.append(size)
             crcs.append(crc)
         await self.handle.call(
-            lambda queue: Send(queue, 0, sizes, crcs, self._guarded),
+            lambda queue: message_frames.Send(queue, 0, sizes, crcs, self._guarded),
             Done,
             body=body,
             connection=connection,

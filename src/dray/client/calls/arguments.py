@@ -16,19 +16,8 @@ import msgspec
 from dray.client.calls import value_checks as checks
 from dray.errors import InvalidConfiguration, InvalidQueueName
 from dray.large.digests import DIGESTS
+from dray.model import limits
 from dray.model.arguments import no_sense, shown
-from dray.model.limits import (
-    APP_SPECIFIC_MAX,
-    APP_SPECIFIC_MIN,
-    CORRELATION_ID_CHARACTERS_MAX,
-    IDS_MAX,
-    LABEL_CHARACTERS_MAX,
-    MESSAGE_NUMBER_MAX,
-    PRIORITY_MAX,
-    TIME_TO_LIVE_S_MAX,
-    TRACEPARENT_CHARACTERS_MAX,
-    WORKERS_MAX,
-)
 from dray.model.message import Message
 
 
@@ -73,11 +62,11 @@ _COUNT = ExpectedValue("a whole number of 64 bits", checks.whole(*checks.BITS_64
 _POSITION = ExpectedValue("a position: a whole number of 64 bits", checks.whole(*checks.BITS_64))
 _TIMEOUT = ExpectedValue("a number of seconds from 0 on", checks.seconds(math.inf, zero=True))
 _SECONDS = ExpectedValue(
-    "a number of seconds above 0", checks.seconds(TIME_TO_LIVE_S_MAX, zero=False)
+    "a number of seconds above 0", checks.seconds(limits.TIME_TO_LIVE_S_MAX, zero=False)
 )
 _DURATION = ExpectedValue(
-    f"a number of seconds from 0 to {TIME_TO_LIVE_S_MAX:.0f}",
-    checks.seconds(TIME_TO_LIVE_S_MAX, zero=True),
+    f"a number of seconds from 0 to {limits.TIME_TO_LIVE_S_MAX:.0f}",
+    checks.seconds(limits.TIME_TO_LIVE_S_MAX, zero=True),
 )
 _SIZE = ExpectedValue("a size: bytes, or a text such as '8GiB'", checks.size, InvalidConfiguration)
 _PROGRESS = ExpectedValue("a function", checks.function)
@@ -86,19 +75,20 @@ _OWN_CHECK = ExpectedValue("", checks.anything)
 
 _MESSAGE_PROPERTIES: Final = {
     "label": ExpectedValue(
-        f"a text of at most {LABEL_CHARACTERS_MAX} characters", checks.text(LABEL_CHARACTERS_MAX)
+        f"a text of at most {limits.LABEL_CHARACTERS_MAX} characters",
+        checks.text(limits.LABEL_CHARACTERS_MAX),
     ),
     "correlation_id": ExpectedValue(
-        f"a text of at most {CORRELATION_ID_CHARACTERS_MAX} characters",
-        checks.text(CORRELATION_ID_CHARACTERS_MAX),
+        f"a text of at most {limits.CORRELATION_ID_CHARACTERS_MAX} characters",
+        checks.text(limits.CORRELATION_ID_CHARACTERS_MAX),
     ),
     "app_specific": ExpectedValue(
-        f"a whole number from {APP_SPECIFIC_MIN} to {APP_SPECIFIC_MAX}",
-        checks.whole(APP_SPECIFIC_MIN, APP_SPECIFIC_MAX, flag=True),
+        f"a whole number from {limits.APP_SPECIFIC_MIN} to {limits.APP_SPECIFIC_MAX}",
+        checks.whole(limits.APP_SPECIFIC_MIN, limits.APP_SPECIFIC_MAX, flag=True),
     ),
     "extension": ExpectedValue("bytes", checks.raw_bytes),
     "priority": ExpectedValue(
-        f"a whole number from 0 to {PRIORITY_MAX}", checks.whole(0, PRIORITY_MAX)
+        f"a whole number from 0 to {limits.PRIORITY_MAX}", checks.whole(0, limits.PRIORITY_MAX)
     ),
     "recoverable": _FLAG,
     "time_to_reach_queue": _DURATION,
@@ -110,8 +100,8 @@ _MESSAGE_PROPERTIES: Final = {
     "use_dead_letter_queue": _FLAG,
     "use_journal_queue": _FLAG,
     "traceparent": ExpectedValue(
-        f"a text of at most {TRACEPARENT_CHARACTERS_MAX} characters",
-        checks.text(TRACEPARENT_CHARACTERS_MAX),
+        f"a text of at most {limits.TRACEPARENT_CHARACTERS_MAX} characters",
+        checks.text(limits.TRACEPARENT_CHARACTERS_MAX),
     ),
 }
 
@@ -125,7 +115,7 @@ _BY_NAME: Final = {
     "outgoing": _NAME,
     "status_queue": _NAME,
     "id": _TEXT,
-    "ids": ExpectedValue(f"an iterable of at most {IDS_MAX} ids", checks.ids, TypeError),
+    "ids": ExpectedValue(f"an iterable of at most {limits.IDS_MAX} ids", checks.ids, TypeError),
     "transaction_id": _TEXT,
     "sequence_id": _TEXT,
     "transfer_id": _TEXT,
@@ -139,7 +129,9 @@ _BY_NAME: Final = {
     "born": ExpectedValue(
         "the birth number of a queue: a whole number of 64 bits", checks.whole(*checks.BITS_64)
     ),
-    "max_messages": ExpectedValue("a whole number from 1 on", checks.whole(1, MESSAGE_NUMBER_MAX)),
+    "max_messages": ExpectedValue(
+        "a whole number from 1 on", checks.whole(1, limits.MESSAGE_NUMBER_MAX)
+    ),
     "max_bytes": _COUNT,
     "size": _COUNT,
     "offset": _COUNT,
@@ -147,7 +139,9 @@ _BY_NAME: Final = {
     "whence": _COUNT,
     "fragment_size": _COUNT,
     "window_size": _COUNT,
-    "retries": ExpectedValue("a whole number from 0 on", checks.whole(0, MESSAGE_NUMBER_MAX)),
+    "retries": ExpectedValue(
+        "a whole number from 0 on", checks.whole(0, limits.MESSAGE_NUMBER_MAX)
+    ),
     # Times and sizes.
     "timeout": _TIMEOUT,
     "retry_delay": _DURATION,
@@ -195,7 +189,7 @@ _BY_NAME: Final = {
     "handler": ExpectedValue("a function", checks.function),
     "stop": ExpectedValue("an event, such as threading.Event()", checks.event),
     "workers": ExpectedValue(
-        f"a whole number from 1 to {WORKERS_MAX}", checks.whole(1, WORKERS_MAX)
+        f"a whole number from 1 to {limits.WORKERS_MAX}", checks.whole(1, limits.WORKERS_MAX)
     ),
     "progress": _PROGRESS,
     # Bodies and formatters say what they are where they are taken apart.
@@ -214,7 +208,7 @@ _BY_NAME: Final = {
     "accept_new_queue": _FLAG,
     "fail_on_data_loss": _FLAG,
     "rows_per_batch": ExpectedValue(
-        "a whole number from 1 on", checks.whole(1, MESSAGE_NUMBER_MAX)
+        "a whole number from 1 on", checks.whole(1, limits.MESSAGE_NUMBER_MAX)
     ),
     "report": ExpectedValue("a function", checks.function),
     "write": ExpectedValue("a function", checks.function),

@@ -14,16 +14,9 @@ from pathlib import Path
 from typing import Final, cast
 
 from dray.errors import InvalidConfiguration
+from dray.model import limits
 from dray.model.classes import Acknowledge
 from dray.model.files import MODE_MAX, FileProperties, is_plain_path
-from dray.model.limits import (
-    ACKNOWLEDGE_MAX,
-    ARGUMENT_CHARACTERS_MAX,
-    HOST_CHARACTERS_MAX,
-    IDS_MAX,
-    MESSAGE_NUMBER_MAX,
-    PATH_BYTES_MAX,
-)
 from dray.model.message import Message
 from dray.model.words import size_in_bytes
 
@@ -38,7 +31,7 @@ def _is(value: object, *kinds: type) -> bool:
     return issubclass(type(value), kinds)
 
 
-def text(longest: int = ARGUMENT_CHARACTERS_MAX) -> Callable[[object], object]:
+def text(longest: int = limits.ARGUMENT_CHARACTERS_MAX) -> Callable[[object], object]:
     """A text of at most so many characters."""
 
     def taken(value: object) -> object:
@@ -60,7 +53,7 @@ def _is_unicode(text: str) -> bool:
 
 def host(value: object) -> object:
     """The name or address of a host."""
-    given = text(HOST_CHARACTERS_MAX)(value)
+    given = text(limits.HOST_CHARACTERS_MAX)(value)
     fits = given is not UNFIT and cast("str", given).isprintable() and " " not in cast("str", given)
     return given if fits and given else UNFIT
 
@@ -124,7 +117,7 @@ def raw_bytes(value: object) -> object:
 
 def acknowledge(value: object) -> object:
     """Which acknowledgments the sender asks for."""
-    number = whole(0, ACKNOWLEDGE_MAX)(value)
+    number = whole(0, limits.ACKNOWLEDGE_MAX)(value)
     return UNFIT if number is UNFIT else Acknowledge(cast("int", number))
 
 
@@ -149,7 +142,7 @@ def path(value: object) -> object:
     try:
         plain = os.fspath(cast("os.PathLike[str]", value))
         encoded = os.fsencode(str.__str__(plain))
-        fits = b"\0" not in encoded and 0 < len(encoded) <= PATH_BYTES_MAX
+        fits = b"\0" not in encoded and 0 < len(encoded) <= limits.PATH_BYTES_MAX
     except Exception:  # noqa: BLE001 - whatever the caller's own `__fspath__` raises
         return UNFIT
     return (Path(plain) if _is(value, Path) else str.__str__(plain)) if fits else UNFIT
@@ -188,7 +181,7 @@ def ids(value: object) -> object:
     try:
         for each in cast("Iterable[object]", found):
             plain = text()(each)
-            if plain is UNFIT or len(taken) == IDS_MAX:
+            if plain is UNFIT or len(taken) == limits.IDS_MAX:
                 return UNFIT
             taken.append(plain)
     except Exception:  # noqa: BLE001 - whatever the caller's own iterator raises
@@ -248,8 +241,8 @@ def file_properties(value: object) -> object:
     fits = (
         type(file.path) is str
         and is_plain_path(file.path)
-        and whole(0, MESSAGE_NUMBER_MAX)(file.size) is not UNFIT
-        and whole(-MESSAGE_NUMBER_MAX, MESSAGE_NUMBER_MAX)(file.mtime_ns) is not UNFIT
+        and whole(0, limits.MESSAGE_NUMBER_MAX)(file.size) is not UNFIT
+        and whole(-limits.MESSAGE_NUMBER_MAX, limits.MESSAGE_NUMBER_MAX)(file.mtime_ns) is not UNFIT
         and whole(0, MODE_MAX)(file.mode) is not UNFIT
     )
     return file if fits else UNFIT

@@ -16,13 +16,7 @@ from typing import Any, ClassVar, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dray.console.http.limits import (
-    HEAD_BYTES_MAX,
-    HEAD_S,
-    LONG_BODY_BYTES,
-    STALLED_S,
-    WITHOUT_HEAD_MAX,
-)
+from dray.console.http import limits
 from dray.console.http.long_body import LongBody
 from dray.model.callers import NOBODY, caller_name
 
@@ -44,7 +38,7 @@ class WithoutHead:
     def add(self, connection: BoundedProtocol) -> None:
         """Wait for a head on one more; beyond the bound the oldest silent one is hung up on."""
         self._waiting[connection] = None
-        if len(self._waiting) <= WITHOUT_HEAD_MAX:
+        if len(self._waiting) <= limits.WITHOUT_HEAD_MAX:
             return
         for each in self._waiting:
             # Many that connect at once have sent their heads, which were not read yet.
@@ -141,7 +135,7 @@ class BoundedProtocol(H11Protocol):
         if self.conn.their_state is not h11.SEND_BODY or b"transfer-encoding" in headers:
             return None
         left = int(headers.get(b"content-length", 0)) - len(self.cycle.body)
-        if left < LONG_BODY_BYTES or self._long is not None:
+        if left < limits.LONG_BODY_BYTES or self._long is not None:
             return None
         self._long = LongBody(self.transport, self.flow, self, left)
         self.cycle.message_event.set()
@@ -154,7 +148,7 @@ class BoundedProtocol(H11Protocol):
 
     def _begin_anew(self) -> None:
         """Parse the next request: the parser has not seen the end of the body before it."""
-        self.conn = h11.Connection(h11.SERVER, HEAD_BYTES_MAX)
+        self.conn = h11.Connection(h11.SERVER, limits.HEAD_BYTES_MAX)
         self._long = None
         behind, self._behind = self._behind, b""
         if behind:
@@ -164,7 +158,7 @@ class BoundedProtocol(H11Protocol):
         """Hang up on a client that takes nothing from now on; a slow one may take its time."""
         self._stop("_taking_timer")
         self._untaken = _bytes_untaken(self.transport)
-        self._taking_timer = self.loop.call_later(STALLED_S, self._look_at_taking)
+        self._taking_timer = self.loop.call_later(limits.STALLED_S, self._look_at_taking)
 
     def _look_at_taking(self) -> None:
         if _bytes_untaken(self.transport) < self._untaken:
@@ -173,7 +167,7 @@ class BoundedProtocol(H11Protocol):
             self.transport.abort()
 
     def _watch_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+        self._head_timer = self.loop.call_later(limits.HEAD_S, self.transport.abort)
 
     def _stop(self, name: str) -> None:
         timer = getattr(self, name)

@@ -33,26 +33,13 @@ from dray.console.v1.metadata import UploadMetadata, metadata_of
 from dray.errors import MessageNotFound, NotTransactional, ProtocolError, TransactionSequence
 from dray.large.digests import BLAKE3, Digest
 from dray.large.split import PartMessage, RoomNeeded, Split
+from dray.model import limits
 from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, join_id
-from dray.model.limits import (
-    FRAGMENT_BYTES_MAX,
-    UPLOAD_MARK_BYTES,
-    UPLOAD_MARK_PARTS,
-    UPLOAD_SOURCE_BYTES_MAX,
-)
 from dray.model.message import Message
 from dray.model.names import STATUS_QUEUE
+from dray.wire import large_frames
 from dray.wire.frames import Done
-from dray.wire.large_frames import (
-    UploadBegin,
-    UploadDrop,
-    UploadMark,
-    UploadPart,
-    UploadRead,
-    UploadResume,
-    UploadState,
-)
 from dray.wire.queue_frames import OpenQueue
 from dray.wire.record import HEADER_BYTES
 
@@ -203,7 +190,10 @@ class HttpUpload:
                 await self._fragment(transaction, bytes(memoryview(self._rest)[:size]))
                 del self._rest[:size]
                 unmarked_bytes, unmarked_parts = unmarked_bytes + size, unmarked_parts + 1
-            enough = unmarked_bytes >= UPLOAD_MARK_BYTES or unmarked_parts >= UPLOAD_MARK_PARTS
+            enough = (
+                unmarked_bytes >= limits.UPLOAD_MARK_BYTES
+                or unmarked_parts >= limits.UPLOAD_MARK_PARTS
+            )
             if check is None and enough:
                 unmarked_bytes = unmarked_parts = 0
                 await self._mark(transaction, self._split.count + 1)
@@ -236,7 +226,9 @@ class HttpUpload:
         if parts == self._parts:
             return
         digest = self._digest.digest()
-        await transaction.say(UploadMark(self.name.number, parts, self._split.size, digest))
+        await transaction.say(
+            large_frames.UploadMark(self.name.number, parts, self._split.size, digest)
+        )
         self._parts = parts
 
     async def attach(self, link: Link) -> None:
@@ -248,12 +240,14 @@ class HttpUpload:
         if (state.parts, state.size) != (self._parts, self._split.size):
             await self._read_back(await link.connection(), state)
 
-    async def _read_back(self, connection: Connection, state: UploadState) -> None:
+    async def _read_back(self, connection: Connection, state: large_frames.UploadState) -> None:
         """Take the digest of the marked fragments again."""
         self._digest, self._rest, self._parts = blake3(), bytearray(), state.parts
         for part in range(1, state.parts):
-            frame = await connection.call(UploadRead(self.name.number, part), UploadPart)
-            assert isinstance(frame.head, UploadPart)
+            frame = await connection.call(
+                large_frames.UploadRead(self.name.number, part), large_frames.UploadPart
+            )
+            assert isinstance(frame.head, large_frames.UploadPart)
             record = frame.body
             header = checked_header(record, len(record), frame.head.crc)
             self._digest.update(record[HEADER_BYTES + header.properties_bytes :])
@@ -317,12 +311,12 @@ async def begun(queue: Queue, length: int, metadata: UploadMetadata) -> HttpUplo
         metadata=metadata.said,
     )
     source = msgspec.json.encode(origin)
-    if len(source) > UPLOAD_SOURCE_BYTES_MAX:
+    if len(source) > limits.UPLOAD_SOURCE_BYTES_MAX:
         raise HttpRefusal(413, "metadata-too-large", "Upload-Metadata is too long; send less of it")
     upload = HttpUpload(name, opened.number, origin, metadata.message)
     room, longest = upload.room
-    begin = UploadBegin(opened.number, number, room, source, longest)
-    await connection.ask(begin, UploadState)
+    begin = large_frames.UploadBegin(opened.number, number, room, source, longest)
+    await connection.ask(begin, large_frames.UploadState)
     await upload.begin(link, connection)
     return upload
 
@@ -354,7 +348,7 @@ async def resumed(queue_named: Callable[[str], Queue], link: Link, name: UploadN
 async def drop(link: Link, name: UploadName) -> None:
     """Drop an upload for good."""
     try:
-        await link.ask(UploadDrop(name.sequence_id), Done)
+        await link.ask(large_frames.UploadDrop(name.sequence_id), Done)
     except (MessageNotFound, TransactionSequence) as error:
         raise gone() from error
 
@@ -372,9 +366,11 @@ def gone() -> HttpRefusal:
     )  # fmt: skip
 
 
-async def _state_of(link: Link, name: UploadName) -> UploadState:
+async def _state_of(link: Link, name: UploadName) -> large_frames.UploadState:
     try:
-        state = await link.ask(UploadResume(name.sequence_id), UploadState)
+        state = await link.ask(
+            large_frames.UploadResume(name.sequence_id), large_frames.UploadState
+        )
     except (MessageNotFound, TransactionSequence) as error:
         raise gone() from error
     if state.status not in (_OPEN, TransactionStatus.COMMITTED):
@@ -382,7 +378,7 @@ async def _state_of(link: Link, name: UploadName) -> UploadState:
     return state
 
 
-def _origin_of(state: UploadState) -> HttpOrigin:
+def _origin_of(state: large_frames.UploadState) -> HttpOrigin:
     try:
         return msgspec.json.decode(bytes(state.source), type=HttpOrigin)
     except msgspec.MsgspecError as error:
@@ -392,4 +388,4 @@ def _origin_of(state: UploadState) -> HttpOrigin:
 def _fragment_size(length: int) -> int:
     """The length of all fragments but the last."""
     wanted = max(UPLOAD_FRAGMENT_BYTES, -(-length // UPLOAD_FRAGMENTS))
-    return min(FRAGMENT_BYTES_MAX, wanted)
+    return min(limits.FRAGMENT_BYTES_MAX, wanted)
