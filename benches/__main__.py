@@ -13,7 +13,7 @@ from benches.conditions import Conditions, conditions
 from benches.results import Result, append_history, print_results
 from dray.errors import DrayError
 from dray.model.words import size_in_bytes
-from dray.testing.interrupts import interrupted_once
+from dray.testing.processes import interrupted_once
 
 # Small first: what gigabytes leave for the disk to tidy up makes every sync slow for a while.
 NAMES = (

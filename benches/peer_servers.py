@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dray.errors import DrayError
-from dray.testing.interrupts import uninterrupted
+from dray.testing.processes import uninterrupted
 
 READY_WITHIN_S = 180.0
 STOP_WITHIN_S = 30.0

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from benches.processor_time import TICKS_IN_A_SECOND, spent_ticks, stat_fields
 from dray.errors import DrayError
-from dray.testing.interrupts import uninterrupted
+from dray.testing.processes import uninterrupted
 from tests.lines.namespaces import Place
 
 CLIENT_WITHIN_S = 1800

@@ -19,8 +19,7 @@ from dray.manager.entries import lookup_id_of, split_tails, tail_of, unpack, wit
 from dray.manager.queue import ORDER_QUEUE
 from dray.manager.state import State, read_state
 from dray.model.ids import split_id
-from dray.offline.fact_text import queue_name
-from dray.offline.inspecting import RecordSeen, records
+from dray.offline.inspecting import RecordSeen, queue_name, records
 from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
 from dray.store.heap.heap import file_name

@@ -1,4 +1,7 @@
-"""Queue managers as processes of their own: started, killed, started again, ended by their id."""
+"""Queue managers as processes of their own: started, killed, started again, ended by their id.
+
+An interrupt while one is started or ended leaves no process behind.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Self
 
 import dray
 from dray.errors import DrayError, every_error
-from dray.testing.interrupts import uninterrupted
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
@@ -26,6 +30,7 @@ _PORTS = 20_000
 """Below the ports that the kernel takes for outgoing connections."""
 _READY = re.compile(r" ready at drays?://[^\s,;]+:(\d+)")
 _SAID = re.compile(r"dray: ([a-z-]+): (.+)")
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ManagerProcess:
@@ -152,3 +157,50 @@ def _own_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Let the first of ^C, SIGTERM and SIGHUP unwind, and no second one disturb the cleaning up."""
+    interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        del number, frame
+        if not interrupted:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold interrupts back until the end of the block.
+
+    Between the birth of a process and the moment at which somebody knows its id, an interrupt would
+    leave it without anyone to end it. The process itself begins with the default handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Interrupts only ever reach the main thread.
+        yield
+        return
+    held: list[int] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        del frame
+        held.append(number)
+
+    before = {number: signal.signal(number, hold) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in held:
+            os.kill(os.getpid(), late)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dray.console.sample.file_in_form import FormWithFile
+from dray.console.sample.sending import FormWithFile
 from dray.errors import Misuse
 
 KIND = "multipart/form-data; boundary=----xyz"

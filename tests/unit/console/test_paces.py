@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.console.pages.in_flight import Paces
+from dray.console.pages.transfers import Paces
 
 
 def test_a_rate_is_that_of_the_last_fifteen_seconds():

@@ -21,9 +21,8 @@ from typing import Final
 
 from dray.client.connections.runtime import Dialer
 from dray.client.transfer.board import Board, settle
-from dray.client.transfer.box_connection import BoxConnection
 from dray.client.transfer.control import ControlSocket, Order
-from dray.client.transfer.frame_socket import SOCKET_ERRORS, FileRange, FrameSocket
+from dray.client.transfer.frame_socket import SOCKET_ERRORS, BoxConnection, FileRange, FrameSocket
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process, this_process
 from dray.model.callers import Credential

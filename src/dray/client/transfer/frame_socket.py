@@ -7,16 +7,22 @@ import socket
 from collections import deque
 from typing import Final
 
+from dray.client.connections.session import ClientSession, Pending
 from dray.errors import ConnectionLost, DrayError, ProtocolError
 from dray.forks import keep_from_children
+from dray.model.callers import Credential
+from dray.model.limits import KIB
 from dray.net.send_buffer import widen
 from dray.wire.frames import encode_frame
 from dray.wire.head import Head
 from dray.wire.stream import Frame, FrameStream
+from dray.wire.transfer_frames import AttachBox, Credit, Post, size_of_post
 
 _READS_PER_CALL: Final = 16
 BUFFER_BYTES: Final = 8 << 20
 """Send buffer of a connection between two programs."""
+_CREDIT_BYTES: Final = 512 * KIB
+"""So much is taken before the queue manager is told of it; a fraction of what it lets wait."""
 
 
 class FileRange:
@@ -142,3 +148,60 @@ SOCKET_ERRORS: Final = (ConnectionLost, ProtocolError)
 
 def _lost(error: OSError) -> DrayError:
     return ConnectionLost(f"the connection is lost: {error.strerror or error}")
+
+
+class BoxConnection:
+    """Attaches the box of one end of a transfer to the queue manager, then carries posts.
+
+    A `ClientSession` keeps its requests.
+    """
+
+    def __init__(
+        self, connection: FrameSocket, box: str, queue: str, credential: Credential
+    ) -> None:
+        """Begin with Hello on a connection that was just made, and say who this is."""
+        self.connection = connection
+        self.ready = False
+        """Whether the box is attached: others can reach it."""
+        self._attach = AttachBox(box, queue)
+        self._session = ClientSession()
+        self._greeting, hello = self._session.hello(*credential)
+        connection.put_encoded(hello)
+        self._taken = 0
+
+    def take(self, frame: Frame) -> Post | None:
+        """Take a frame; give it if it is a post of the other program.
+
+        Raises `ProtocolError` for what may go well on another connection, else what the queue
+        manager has against this one.
+        """
+        if isinstance(frame.head, Post):
+            self._count(size_of_post(frame.head, frame.body))
+            return frame.head
+        settled = self._session.take(frame)
+        try:
+            self._go_on(settled)
+        except DrayError as error:
+            if error.retryable:
+                raise ProtocolError(str(error)) from error
+            raise
+        return None
+
+    def _go_on(self, settled: Pending | None) -> None:
+        if settled is None:
+            reason = self._session.reason
+            assert reason is not None
+            raise reason
+        answer = settled.outcome()
+        if settled is self._greeting:
+            self._session.welcomed(answer.head)
+            _, attach = self._session.request(self._attach)
+            self.connection.put_encoded(attach)
+        else:
+            self.ready = True
+
+    def _count(self, size: int) -> None:
+        self._taken += size
+        if self._taken >= _CREDIT_BYTES:
+            self.connection.put(Credit(self._taken))
+            self._taken = 0

@@ -16,8 +16,8 @@ from dray.console.console import FRAGMENT, Console, console_of, visitor_of
 from dray.console.form import read_form, whole_number
 from dray.console.http.bodies import BodyAnswer, Piece, RequestBody
 from dray.console.sample import queues, received, sending
-from dray.console.sample.file_in_form import FormWithFile
 from dray.console.sample.received import ReceivedFile, ReceivedFiles
+from dray.console.sample.sending import FormWithFile
 from dray.console.statuses import status_of
 from dray.errors import DrayError, Misuse
 from dray.model.limits import FRAGMENT_BYTES_MAX

@@ -29,8 +29,7 @@ from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
 from dray.folders.placing import directory
 from dray.model.words import counted
-from dray.testing.interrupts import interrupted_once
-from dray.testing.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess, interrupted_once
 
 QUEUE = "landing"
 RESULTS = "results"

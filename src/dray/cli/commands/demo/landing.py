@@ -15,7 +15,7 @@ import msgspec
 
 from dray.cli.commands.demo.spark_job import JobOrder, JobTimes
 from dray.errors import DrayError, every_error
-from dray.testing.interrupts import uninterrupted
+from dray.testing.processes import uninterrupted
 
 LANDING_WITHIN_S = 900.0
 STOP_WITHIN_S = 20.0
