@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+__all__ = ["DrayError", "every_error", "from_code", "in_one_line"]
+
 
 class DrayError(Exception):
     """The class of every error that Dray raises on purpose."""
