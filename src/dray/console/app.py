@@ -17,11 +17,10 @@ from starlette.types import ASGIApp
 
 from dray.aio import Manager
 from dray.console import pages, sample, v1
-from dray.console.console import Console, Tab, console_of
+from dray.console.console import STATIC, Console, Tab, console_of
 from dray.console.door import START, Door, Doorkeeping
 from dray.console.http.refusal import HttpRefusal
 from dray.console.statuses import status_of
-from dray.console.templating import STATIC
 from dray.errors import DrayError
 
 _log = logging.getLogger(__name__)

@@ -1,24 +1,49 @@
-"""The object that each room of the console works with: connections, templates, what is allowed."""
+"""The object that each room of the console works with: connections, templates, what is allowed.
+
+A caller whose rights a request has gets one connection. A template escapes every value, and a name
+that nobody gave is an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dray.aio import Manager
-from dray.console.callers import Callers
+from dray.client.awaited.opening import Opening
 from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount
-from dray.console.templating import templates
 from dray.console.visitors import Visitor
+from dray.model.callers import Credential
+from dray.model.words import size_text, time_text
 
 FRAGMENT: Final = "Dray-Fragment"
 """The script sends this header: it wants a part of a page and not a whole one."""
 VISITOR: Final = "dray.visitor"
+CONSOLE: Final = Credential()
+"""The console itself."""
+Connecting = Callable[[Credential], "Opening[Manager]"]
+"""Connects as a caller."""
+_CONNECTIONS_MAX: Final = 64
+"""Callers at a time; the one that was silent longest loses its connection and gets a new one."""
+_CODE: Final = re.compile(r"`([^`]*)`")
+_INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and marks that turn the direction of the text behind them: with such a mark a
+label would look like another one."""
+_HERE: Final = Path(__file__).parent
+STATIC: Final = _HERE / "static"
 
 
 class Kept(Protocol):
@@ -145,3 +170,103 @@ def visitor_of(request: Request) -> Visitor:
     visitor = request.scope[VISITOR]
     assert isinstance(visitor, Visitor)
     return visitor
+
+
+class Callers:
+    """The open connections, by credential. A connection that breaks is made anew by the client."""
+
+    def __init__(self, connect: Connecting) -> None:
+        """Connect when a caller first asks for something."""
+        self._connect = connect
+        self._open: OrderedDict[Credential, Manager] = OrderedDict()
+        self._dialling = asyncio.Lock()
+
+    async def manager(self, caller: Credential = CONSOLE) -> Manager:
+        """The connection of a caller; raises `ConnectionLost` and `AccessDenied`."""
+        found = self._open.get(caller)
+        if found is None:
+            async with self._dialling:
+                found = self._open.get(caller) or await self._connect(caller)
+                self._open[caller] = found
+                await self._close_surplus()
+        self._open.move_to_end(caller)
+        return found
+
+    async def forget(self, caller: Credential) -> None:
+        """Close the connection of a caller."""
+        found = self._open.pop(caller, None)
+        if found is not None:
+            await found.close()
+
+    async def close(self) -> None:
+        """Close all of them."""
+        while self._open:
+            _, manager = self._open.popitem()
+            await manager.close()
+
+    async def _close_surplus(self) -> None:
+        while len(self._open) > _CONNECTIONS_MAX:
+            # The console's own connection looks at the queues for everybody.
+            oldest = next(each for each in self._open if each != CONSOLE)
+            await self.forget(oldest)
+
+
+@cache
+def templates() -> Environment:
+    """The templates of the console, loaded once."""
+    found = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
+    )
+    found.filters |= {
+        "size": size_text,
+        "count": "{:,}".format,
+        "moment": time_text,
+        "ago": _ago,
+        "capitalize_first": _capitalized,
+        "as_sentence": as_sentence,
+    }
+    found.globals |= {"asset": _asset}
+    return found
+
+
+def _visible(value: object) -> object:
+    """A value as a page shows it. The filter `e` leaves one as it is, for a field of a form."""
+    if type(value) is str and not value.isprintable():
+        return _INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", value)
+    return value
+
+
+def _capitalized(sentence: str) -> str:
+    """An error as a sentence of its own: its first letter large, the rest as it is."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def as_sentence(words: str) -> Markup:
+    """An error as a sentence of its own, with its end; what stands in backticks is code."""
+    end = "" if words.endswith((".", "?", "!")) else "."
+    pieces = _CODE.split(_INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", _capitalized(words)) + end)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(each) if at % 2 else each for at, each in enumerate(pieces)
+    )
+
+
+def _ago(seconds: float | None) -> str:
+    """A span in one unit, as people say it."""
+    if seconds is None:
+        return ""
+    for unit, span in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= span:
+            return f"{int(seconds // span)} {unit}"
+    return f"{int(seconds)} s"
+
+
+@cache
+def _asset(name: str) -> str:
+    """The address of a static file; another content has another address."""
+    digest = sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?{digest}"

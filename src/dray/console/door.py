@@ -25,8 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dray.console.callers import CONSOLE
-from dray.console.console import VISITOR, Console
+from dray.console.console import CONSOLE, VISITOR, Console
 from dray.console.form import read_form
 from dray.console.http.protocol import CERTIFIED
 from dray.console.http.refusal import HttpRefusal

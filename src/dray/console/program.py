@@ -22,8 +22,7 @@ from dray.client.awaited.opening import Opening
 from dray.client.connections.address import parse_address
 from dray.console import pages
 from dray.console.app import TABS, application
-from dray.console.callers import CONSOLE, Callers
-from dray.console.console import Console
+from dray.console.console import CONSOLE, Callers, Console
 from dray.console.door import LOOPBACK, Doorkeeping, StartLink
 from dray.console.http.server import end_with_input, server
 from dray.console.v1 import TokenHolders

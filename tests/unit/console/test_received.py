@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import dray.aio
-from dray.console.callers import CONSOLE
+from dray.console.console import CONSOLE
 from dray.console.sample.received import ReceivedFile, ReceivedFiles
 from dray.console.visitors import Visitor
 from dray.errors import Misuse

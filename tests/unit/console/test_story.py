@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 import dray.aio
-from dray.console.callers import Callers
+from dray.console.console import Callers
 from dray.console.pages.story import story_of
 
 

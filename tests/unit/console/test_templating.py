@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.console.templating import as_sentence, templates
+from dray.console.console import as_sentence, templates
 
 
 def test_an_error_is_a_sentence_with_its_end():

@@ -17,10 +17,10 @@ from dray.client.awaited.joining import InTransaction, connection_in, transactio
 from dray.client.awaited.large_message import LargeMessage
 from dray.client.awaited.large_sending import Fragmentation, LargeSend, send_whole
 from dray.client.awaited.large_takes import LargeTakes, TakenTogether
+from dray.client.awaited.listing import uploads_of
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
-from dray.client.awaited.unfinished_uploads import uploads_of
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.awaited.upload import ResumableSend
 from dray.client.calls.messages import (

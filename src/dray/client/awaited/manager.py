@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Self
 from dray.client.awaited import moving
 from dray.client.awaited.deliveries import Arrival, wait_for_delivery
 from dray.client.awaited.doctor import examine
-from dray.client.awaited.listing import all_queues
+from dray.client.awaited.listing import all_queues, uploads_of
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
-from dray.client.awaited.unfinished_uploads import uploads_of
 from dray.client.calls.public_calls import public
 from dray.client.connections.link import Link
 from dray.model import limits

@@ -16,8 +16,7 @@ import dray.aio
 from dray.aio import LargeMessage, Manager
 from dray.client.awaited.large_message import verified_pieces
 from dray.console.attachments import PIXELS_MAX, attachment, is_shown, picture_type
-from dray.console.callers import CONSOLE
-from dray.console.console import console_of, visitor_of
+from dray.console.console import CONSOLE, console_of, visitor_of
 from dray.console.form import whole_number
 from dray.console.http.bodies import BodyAnswer, Piece
 from dray.console.http.limits import BoundedCount

@@ -11,7 +11,7 @@ from array import array
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from dray.console.callers import Callers
+from dray.console.console import Callers
 from dray.errors import DrayError
 from dray.model.queue import QueueInfo
 from dray.model.rates import Rates, rates_between

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dray.aio import Manager
-from dray.console.callers import Callers
+from dray.console.console import Callers
 from dray.errors import AccessDenied, DrayError, MessageNotFound, Misuse
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.message import Message
