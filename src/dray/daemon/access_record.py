@@ -30,6 +30,7 @@ from dray.model.access import Access
 from dray.model.access_info import ActInfo
 from dray.model.callers import OWNER, Caller
 from dray.model.limits import ACTS_REMEMBERED_MAX
+from dray.model.words import counted
 from dray.store.access_log import AccessLine, AccessLog, last_entries
 
 _ACTS = frozenset(map(str, ActKind))
@@ -118,7 +119,7 @@ class AccessRecord:
             self._timer.cancel()
         if self._waiting or self._lost:
             count = sum(each.times for each in self._waiting) + self._lost
-            _log.error("%d acts of callers are missing in the access log", count)
+            _log.error("missing in the access log: %s", counted(count, "act"))
         self._worker.stop()
         if self._access_log is not None:
             self._access_log.close()

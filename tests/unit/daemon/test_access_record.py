@@ -177,7 +177,7 @@ def test_acts_that_could_never_be_written_are_an_error_in_the_log(tmp_path, monk
     monkeypatch.setattr(AccessLog, "append", refusing)
     with caplog.at_level(logging.WARNING):
         assert recorded(tmp_path, lambda record, _: record.note(act())) == []
-    assert "1 acts of callers are missing in the access log" in caplog.text
+    assert "missing in the access log: 1 act" in caplog.text
     assert "there is no room" in caplog.text
 
 
