@@ -11,7 +11,7 @@ import dray
 BODY = random.Random(3).randbytes(2500)
 NOWHERE = "dray://127.0.0.1:9/nowhere"
 DEAD = "system$;deadxact"
-SECONDS = 20
+SECONDS = 100
 
 
 def send_in_vain(face, manager, *, body=BODY):

@@ -8,7 +8,7 @@ import pytest
 
 import dray
 
-SECONDS = 20
+SECONDS = 100
 BODY = b"x" * 2500
 
 

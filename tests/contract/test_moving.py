@@ -11,7 +11,7 @@ import dray
 BODY = random.Random(5).randbytes(2500)
 DEAD = "system$;deadxact"
 NOWHERE = "dray://127.0.0.1:9/nowhere"
-SECONDS = 20
+SECONDS = 100
 
 
 @pytest.fixture

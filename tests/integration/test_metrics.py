@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import signal
 import socket
 import time
@@ -21,11 +22,7 @@ from tests.integration.commands import until
 pytestmark = pytest.mark.slow
 QUEUES = 1_000
 LOOP_S = 0.05
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+HTTP_AT = re.compile(r"; HTTP at http://127\.0\.0\.1:(\d+)")
 
 
 def ask(address, path, method="GET"):
@@ -53,15 +50,20 @@ def samples(text):
 
 
 @pytest.fixture(scope="module")
-def port():
-    return free_port()
+def process(tmp_path_factory):
+    options = ["--http", "127.0.0.1:0", "--quota", "1GiB"]
+    with ManagerProcess("watched", tmp_path_factory.mktemp("metrics"), options) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")
-def manager(tmp_path_factory, port):
-    folder = tmp_path_factory.mktemp("metrics")
-    options = ["--http", f"127.0.0.1:{port}", "--quota", "1GiB"]
-    with ManagerProcess("watched", folder, options) as process, process.connect() as manager:
+def port(process):
+    return int(HTTP_AT.findall(process.log.read_text())[-1])
+
+
+@pytest.fixture(scope="module")
+def manager(process):
+    with process.connect() as manager:
         yield manager
 
 

@@ -269,7 +269,7 @@ def test_a_file_that_fails_drags_none_of_those_that_came_with_it(
     on_conflict = "fail" if fault == "conflict" else "number"
     failures = 0 if fault == "disk" else 1
     with receiving(queue, out, tree=True, on_conflict=on_conflict, retries=0) as told:
-        until(lambda: len(told) == 6, 10)
+        until(lambda: len(told) == 6)
     expected = {str(number): b"%d" % number for number in range(6)} | {"3": b"mine"}
     if fault == "disk":
         expected["3 (2)"] = b"3"
@@ -428,7 +428,7 @@ def test_a_body_whose_own_sync_fails_is_retried_or_named_alone(
     told = []
     if retried:
         with receiving(queue, out, tree=True, retries=0) as told:
-            until(lambda: len(told) == 6, 10)
+            until(lambda: len(told) == 6)
         assert Path(told[-1].path).name == "3", "the others did not wait for it"
     else:
         with pytest.raises(dray.TargetUnwritable, match=r"'3' cannot be written.*Input/output"):
@@ -467,7 +467,7 @@ def test_a_file_that_has_its_name_when_the_disk_fails_is_not_doubled(
     for path in ("a", "b"):
         put(large, path)
     with receiving(queue, out, tree=True, retries=0, on_conflict=on_conflict) as told:
-        until(lambda: len(told) == 2, 10)
+        until(lambda: len(told) == 2)
     assert all(isinstance(each, FileReceived) for each in told)
     assert tree_of(out) == {"a": b"body", "b": b"body"}
     assert queue.info().message_count == 0

@@ -24,7 +24,7 @@ import dray
 from dray.errors import DrayError, every_error
 
 READY_WITHIN_S = 60.0
-STOP_WITHIN_S = 20.0
+STOP_WITHIN_S = 60.0
 POLL_EVERY_S = 0.01
 _PORTS = 20_000
 """Below the ports that the kernel takes for outgoing connections."""

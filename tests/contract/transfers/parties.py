@@ -10,7 +10,7 @@ import pytest
 
 import dray
 
-SOON_S = 30
+SOON_S = 100
 FRAGMENT = 1_000
 WINDOW = 4
 WAYS = pytest.mark.parametrize("listen", ["auto", None], ids=["direct", "relayed"])

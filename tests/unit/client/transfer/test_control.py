@@ -13,7 +13,7 @@ from dray.client.transfer import control
 from dray.client.transfer.control import ControlSocket, Order, OrderAnswer, give_order
 from dray.errors import ConnectionLost, Misuse, TransferSourceChanged
 
-WITHIN_S = 30
+WITHIN_S = 100
 PAGE = Path(__file__).parents[4] / "docs" / "formats" / "transfer.md"
 
 
