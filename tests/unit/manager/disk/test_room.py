@@ -258,3 +258,17 @@ def test_the_operator_is_told_once_that_the_disk_refuses_and_once_that_it_takes_
     assert (accepts.kind, accepts.times) == ("disk-accepts", 1)
     caller.call(queue_frames.Describe())
     assert driver.manager.notices() == []
+
+
+def test_what_was_refused_has_a_chance_when_a_heap_file_more_is_free(driver, monkeypatch):
+    """One that is refused although so much is free wants another kind of file."""
+    driver.leave_unchecked()
+    room = RoomLeft(driver.store, 1_000)
+    for free, expected in (
+        (0, 1_000 + 50 + HEAP_FILE_BYTES),
+        (1_049 + HEAP_FILE_BYTES, 1_050 + HEAP_FILE_BYTES),
+        (1_050 + HEAP_FILE_BYTES, 1_050 + 2 * HEAP_FILE_BYTES),
+        (9_000_000, 9_000_000 + HEAP_FILE_BYTES),
+    ):
+        monkeypatch.setattr(type(room), "free", free)
+        assert room.free_for(50) == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.errors import MessageNotFound, StorePoisoned
+from dray.errors import MessageNotFound, StoreCorrupt, StorePoisoned
 from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
 from dray.model.message import Message
 from dray.wire import frames, message_frames, queue_frames, selections
@@ -238,3 +238,26 @@ def test_what_has_left_is_known_no_more_and_what_is_held_still_is(driver):
     assert lookup.known == 3, "the held one, and two that nobody has asked for since"
     caller.call(message_frames.Abort(holding))
     assert taken(caller, queue, by(0))
+
+
+@pytest.fixture
+def unreadable(driver, monkeypatch):
+    """From now on no record can be read."""
+
+    def refused(*_, **__):
+        raise StoreCorrupt("the record is damaged", event=1, file="p0000001.mq")
+
+    return lambda: monkeypatch.setattr(driver.store, "read", refused)
+
+
+def test_a_record_that_cannot_be_read_in_a_later_portion_is_told_to_whoever_waits_for_it(
+    driver, unreadable
+):
+    caller = driver.session()
+    queue = filled(caller, MANY)
+    waiting = caller.ask(message_frames.Receive(queue, 0, 1e6, select=by(MANY + 2)))
+    assert not caller.answers(waiting)
+    unreadable()
+    driver.advance(0.0)
+    assert [each.head.error for each in caller.answers(waiting)] == [StoreCorrupt.code]
+    assert not look_into(driver.manager).lookups.unread

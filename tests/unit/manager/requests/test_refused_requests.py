@@ -1,0 +1,97 @@
+"""Requests that make no sense, or are too many: each is refused with its reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.manager.events import CloseSession, HangUp, LinkFrame, LinkUp, SessionOpened
+from dray.model.callers import OWNER
+from dray.model.message import Message
+from dray.wire import frames, message_frames, peer_frames, queue_frames
+from dray.wire.stream import Frame
+from tests.inspection import look_into
+from tests.unit.manager import conftest
+from tests.unit.manager.conftest import Caller, ManagerDriver
+from tests.unit.manager.peers.test_links import ADDRESS, PEER
+
+
+def closes(driver: ManagerDriver) -> list[int]:
+    return [each.session for each in driver.effects if isinstance(each, CloseSession)]
+
+
+def test_no_more_receives_wait_at_a_queue_than_may(driver, monkeypatch):
+    monkeypatch.setattr("dray.manager.requests.receiving.WAITERS_PER_QUEUE_MAX", 2)
+    caller = driver.session()
+    queue, other = caller.create("orders"), caller.create("others")
+    waiting = [caller.ask(message_frames.Receive(queue, 0, None)) for _ in range(2)]
+    with pytest.raises(errors.Misuse, match="2 receives already wait at 'orders'"):
+        caller.call(message_frames.Receive(queue, 0, None))
+    assert not caller.answers(caller.ask(message_frames.Receive(other, 0, None)))
+    caller.send(queue, Message(body=b"a"))
+    assert [len(caller.answers(each)) for each in waiting] == [1, 0]
+    assert not caller.answers(caller.ask(message_frames.Receive(queue, 0, None)))
+
+
+def test_a_batch_that_no_fact_of_the_log_can_hold_is_refused_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(conftest, "LOG_BYTES", 16 << 10)
+    driver = ManagerDriver(tmp_path / "data")
+    caller = driver.session()
+    queue = caller.create("orders", transactional=False)
+    with pytest.raises(errors.Misuse, match="does not fit the log: send fewer"):
+        caller.send(queue, *[Message(body=b"a")] * 200)
+    assert driver.store.live_bytes == 0
+    caller.send(queue, *[Message(body=b"a")] * 20)
+    assert caller.call(queue_frames.DescribeQueue("orders")).info.message_count == 20
+
+
+@pytest.mark.parametrize("sizes", [[], [64], [10_000], [64, 1]])
+def test_sizes_that_do_not_fit_the_body_are_refused(driver, sizes):
+    caller = driver.session()
+    queue = caller.create("orders")
+    with pytest.raises((errors.InvalidArgument, errors.ProtocolError)):
+        caller.call(message_frames.Send(queue, 0, sizes, [0] * len(sizes)), b"x" * 70)
+    assert driver.store.live_bytes == 0
+
+
+def test_a_caller_of_an_unknown_role_is_told_so_and_let_go(driver):
+    driver.turn(SessionOpened(900, OWNER))
+    stranger = Caller.__new__(Caller)
+    stranger.driver, stranger.number, stranger.requests = driver, 900, 0
+    with pytest.raises(errors.ProtocolError, match="nobody here knows what a 'king' is"):
+        stranger.call(frames.Hello("king"))
+    assert 900 in closes(driver)
+
+
+def test_confirmations_that_were_never_made_cannot_be_taken(driver):
+    driver.session().create("orders")
+    source = driver.source(900, "b")
+    source.say(peer_frames.OpenStream(1, "orders", 0))
+    driver.effects.clear()
+    source.say(peer_frames.ConfirmationsAcked(1, 0))
+    assert closes(driver) == []
+    source.say(peer_frames.ConfirmationsAcked(1, 1))
+    assert closes(driver) == [900]
+
+
+def test_an_answer_that_no_manager_gives_ends_the_connection_to_it(driver):
+    caller = driver.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"a"))
+    driver.turn(LinkUp(PEER))
+    driver.manager.hello(PEER)
+    driver.turn(LinkFrame(PEER, Frame(frames.Done(), 0, memoryview(b""))))
+    assert HangUp(PEER) in driver.effects
+    info = caller.call(queue_frames.DescribeQueue(ADDRESS)).info
+    assert "it answered with Done" in str(info.delivery)
+
+
+def test_a_stream_that_wants_another_queue_waits_for_the_first_no_more(driver):
+    caller = driver.session()
+    caller.create("orders")
+    source = driver.source(900, "b")
+    wanted = look_into(driver.manager).subjects.sources.missing_queues.wanted
+    (refused,) = source.say(peer_frames.OpenStream(1, "missing", 0))
+    assert refused.error == errors.QueueNotFound.code
+    assert list(wanted) == [(900, 1)]
+    source.say(peer_frames.OpenStream(1, "orders", 0))
+    assert not wanted
