@@ -83,3 +83,34 @@ def test_a_header_that_contradicts_itself_is_none():
     assert decode_header(too_long) is not None
     assert decode_header(encode(GROUP._replace(capacity=80), RANGES, b"")) is None
     assert decode_header(encode(GROUP._replace(watermark=2000), [], b"")) is None
+
+
+@pytest.mark.parametrize(
+    ("at", "field"),
+    [(0, "magic"), (3, "magic"), (4, "version"), (16, "watermark")],
+)
+def test_a_header_is_none_if_a_single_field_of_it_is_not_ours(at, field):
+    image = bytearray(IMAGE)
+    assert decode_header(image) is not None
+    image[at : at + 8] = b"\xff" * 8 if field == "watermark" else image[at : at + 8]
+    image[at] ^= 0x80
+    assert decode_header(image) is None, field
+
+
+def test_a_header_may_say_that_its_watermark_is_its_own_beginning_and_no_more():
+    for watermark, known in ((GROUP.lsn, True), (GROUP.lsn + 512, False)):
+        image = encode(GROUP._replace(watermark=watermark), RANGES, framed(b"one"))
+        assert (decode_header(image) is not None) is known
+
+
+def test_a_length_from_its_ranges_up_to_the_whole_log_is_believed():
+    least = HEADER_BYTES + 2 * 12
+    for length, known in (
+        (least - 1, False),
+        (least, True),
+        (GROUP.capacity, True),
+        (GROUP.capacity + 1, False),
+    ):
+        image = bytearray(IMAGE)
+        image[52:56] = length.to_bytes(4, "little")
+        assert (decode_header(image) is not None) is known
