@@ -14,7 +14,9 @@ from dray.model.message import Message
 from dray.offline.backup import back_up_stopped
 from dray.offline.checking import check_store
 from dray.offline.restoring import restore
+from dray.wire import message_frames
 from tests.inspection import look_into
+from tests.unit.manager import conftest
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
 
@@ -146,3 +148,25 @@ def test_a_damaged_message_does_not_stop_the_delivery_of_others(tmp_path: Path):
     assert found == [SMALL + b"0", SMALL + b"2"]
     aside = look_into(pair.source.manager).state.queues.named(QUARANTINE_NAME)
     assert len(aside.index) == 1
+
+
+def test_a_long_message_that_was_given_back_is_looked_at_before_it_is_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Long bodies go from the disk to the connection, and the receiver checks them."""
+    monkeypatch.setattr(conftest, "HEAP_FILE_BYTES", 1 << 20)
+    driver = ManagerDriver(tmp_path / "data")
+    caller = driver.session()
+    queue = caller.create("orders")
+    bodies = [b"a" * 300_000, b"b" * 300_000, b"c"]
+    for body in bodies:
+        caller.send(queue, Message(body=body))
+    damage(driver, "orders", 1)
+    receive = message_frames.Receive(queue, caller.number_for(), 0.0, max_messages=3)
+    head, _ = caller.call_whole(receive)
+    assert len(head.envelopes) == 3, "nobody has read them here"
+    caller.call(message_frames.Abort(receive.transaction))
+    with pytest.raises(StoreCorrupt, match="moved to"):
+        caller.receive(queue)
+    assert caller.receive(queue)[1] == [bodies[0], bodies[2]]
+    assert len(look_into(driver.manager).state.queues.named(QUARANTINE_NAME).index) == 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
+from dray.manager.change import sub_queues
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.wire import message_frames, queue_frames
 from tests.unit.manager.conftest import Caller, ManagerDriver
+from tests.unit.manager.rights.test_table import ADA, allowing, driver_with
 
 
 def names(driver: ManagerDriver) -> list[str]:
@@ -151,3 +153,19 @@ def test_a_journal_stays(driver: ManagerDriver, caller: Caller) -> None:
     listed = driver.session().call(queue_frames.ListQueues())
     assert isinstance(listed, queue_frames.QueueList)
     assert "orders;journal" in [each.name for each in listed.queues]
+
+
+def test_queues_that_a_caller_has_deleted_count_no_more_for_its_share(tmp_path, monkeypatch):
+    monkeypatch.setattr(sub_queues, "QUEUES_MAX", 4)
+    monkeypatch.setattr(sub_queues, "QUEUES_SHARE", 2)
+    driver = driver_with(tmp_path, allowing("user:ada", "manage see", "*"))
+    ada = driver.session(ADA)
+    ada.create("a")
+    ada.create("b")
+    with pytest.raises(errors.Misuse, match="user:ada has made 2 queues and sub-queues"):
+        ada.create("c")
+    ada.call(queue_frames.DeleteQueue("a"))
+    ada.create("c")
+    with pytest.raises(errors.Misuse, match="has made 2 queues"):
+        ada.create("d")
+    driver.session().create("d")
