@@ -118,6 +118,7 @@ def test_what_is_joined_for_a_backup_is_parted_again_and_cut_off_it_is_refused()
     assert (b"".join(parted.state), b"".join(parted.sequences)) == (b"statemore", b"onetwo")
     length = len(Snapshots([]).joined()[0])
     assert Snapshots.parted(whole[: length + 6]) == Snapshots([b""], [b"onetwo"])
+    assert Snapshots.parted(bytes(length)) == Snapshots([b""], [b""])
     with pytest.raises(ValueError, match="it is cut off"):
         Snapshots.parted(whole[: length + 5])
     with pytest.raises(ValueError, match="it is too short"):
