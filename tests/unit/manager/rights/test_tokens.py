@@ -143,3 +143,33 @@ def test_no_rule_gives_tokens_to_others(tmp_path):
         token_frames.RevokeToken("till"),
     ):
         assert isinstance(refused(ada, head), AccessDenied)
+
+
+@pytest.mark.parametrize("again", ["goes on", "starts from the log", "starts from a checkpoint"])
+def test_each_session_ends_when_its_own_token_expires_also_after_a_start(tmp_path, again):
+    driver = driver_with(tmp_path, allowing("token:*", "send see", "orders"))
+    one, two = "one", "two"
+    create(driver, "till", one, lasts_us=50_000_000)
+    create(driver, "shop", two, lasts_us=80_000_000)
+    if again == "starts from a checkpoint":
+        driver.store.checkpoint(driver.manager.snapshot())
+        driver.store.sync()
+    if again != "goes on":
+        driver.crash()
+    till, shop = driver.session(HERE, token=one), driver.session(HERE, token=two)
+    ended = []
+    for seconds in (49.9, 0.1, 29.9, 0.1):
+        driver.effects.clear()
+        driver.advance(seconds)
+        ended.append([each.session for each in driver.effects if isinstance(each, CloseSession)])
+    assert ended == [[], [till.number], [], [shop.number]]
+
+
+def test_the_number_of_tokens_is_bounded_and_one_may_be_set_anew(driver, monkeypatch):
+    monkeypatch.setattr("dray.manager.rights.tokens.TOKENS_MAX", 2)
+    create(driver, "till", "one")
+    create(driver, "shop", "two")
+    with pytest.raises(Misuse, match="there are 2 tokens already; revoke one first"):
+        create(driver, "third", "three")
+    driver.session().call(token_frames.RevokeToken("till"))
+    create(driver, "third", "three")
