@@ -268,3 +268,41 @@ def test_the_managers_own_hello_that_comes_back_is_no_copy(driver: ManagerDriver
     kinds(driver)
     assert Forger(driver, driver.manager.hello(PEER)).ended
     assert kinds(driver) == []
+
+
+def closed(driver: ManagerDriver) -> list[int]:
+    found = [each.session for each in driver.effects if isinstance(each, CloseSession)]
+    driver.effects.clear()
+    return found
+
+
+def test_the_first_proof_ends_the_connections_that_earlier_incarnations_left_behind(
+    driver: ManagerDriver,
+):
+    driver.session().create("orders")
+    past = [Incarnation(5, 1), Incarnation(6, 2)]
+    left = driver.source(901, "b", incarnations=past[:1])
+    other = driver.source(902, "c", incarnations=past[:1])
+    for each in (left, other):
+        each.say(peer_frames.OpenStream(1, "orders", 0))
+    sessions = look_into(driver.manager).sessions
+    assert sessions[901].streams
+    now = driver.source(903, "b", incarnations=past)
+    beside = driver.source(904, "b", incarnations=past)
+    driver.effects.clear()
+    now.say(peer_frames.OpenStream(1, "orders", 0))
+    assert closed(driver) == [901], "neither that of another manager nor one of the same start"
+    assert not sessions[901].streams
+    now.say(peer_frames.OpenStream(2, "orders", 0))
+    assert closed(driver) == [], "the first one has said it"
+    assert beside.say(peer_frames.OpenStream(3, "orders", 0))
+
+
+def test_a_manager_says_its_last_incarnations_and_no_more_of_them(driver: ManagerDriver):
+    past = [Incarnation(number, number) for number in range(1, 66)]
+    driver.source(901, "b", incarnations=past[1:])
+    driver.turn(SessionOpened(902, OWNER))
+    source = Source(driver, 902, "c")
+    (failed,) = source.say(source.keyed.hello(incarnations=past))
+    assert isinstance(failed, frames.Failed)
+    assert "says its last 64 incarnations at most" in failed.sentence
