@@ -458,7 +458,7 @@ def test_a_disk_whose_free_bytes_cannot_be_asked_for_is_not_trusted_with_more(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "statvfs", fails)
-    with pytest.raises(StorePoisoned, match="Could not measure storage: Input/output error"):
+    with pytest.raises(StorePoisoned, match="could not measure storage: Input/output error"):
         disk.free_bytes()
 
 
