@@ -133,7 +133,7 @@ def test_a_caller_whose_transactions_have_the_most_messages_begins_no_other(tmp_
     orders = ada.open("orders")
     ada.send(orders, Message(body=b"1"))
     ada.send(orders, *[Message(body=b"1")] * 3, transaction=ada.number_for())
-    with pytest.raises(Misuse, match="user:ada has 1 open transactions with 3 messages here"):
+    with pytest.raises(Misuse, match="user:ada has 1 open transaction with 3 messages here"):
         ada.call(message_frames.Receive(orders, ada.number_for(), 0.0, max_messages=1))
 
 
