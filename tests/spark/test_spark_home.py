@@ -101,5 +101,5 @@ def test_the_home_goes_with_the_process_that_made_it_and_not_with_a_child(nobody
     )
     left, had, home = done.stdout.split()
     assert (left, had) == ("False", "True")
-    assert Path(home).parent == tmp_path
-    assert not Path(home).exists()
+    assert Path(home).parents[1] == tmp_path
+    assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,8 @@ Set before the first session of a process, with the reason:
                           processes load compiled modules from there
     enable_null_check...  off: Spark looks for nulls itself before it reads a value, and Arrow's own
                           look costs a twelfth of the time that reading small messages takes
+    java.io.tmpdir        a directory (`scratch.py`) that the next session removes if this one is
+                          killed
     TieredStopAtLevel=1   payload does not pass through the JVM, so that compiling its code well
                           costs more than it brings: sessions start in half the time
 """
@@ -24,9 +26,7 @@ Set before the first session of a process, with the reason:
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import as_file, files
@@ -39,6 +39,7 @@ from dray.errors import InvalidConfiguration, JavaMissing
 from dray.spark.failure import errors_told
 from dray.spark.java import Java, find_java
 from dray.spark.query_end import STOP_S
+from dray.spark.scratch import own_directory, session_directory
 from dray.spark.spark_home import spark_home_set
 
 if TYPE_CHECKING:
@@ -104,18 +105,17 @@ def spark_session(
     master = master or MASTER
     found = java or find_java()
     prepare_environment(found)
-    scratch = Path(tempfile.mkdtemp(prefix="dray-spark-"))
-    try:
-        with as_file(files("dray.spark") / "log4j2.properties") as log_settings:
-            settings = {**_settings(scratch, log_settings), **(config or {})}
-            session = _start(found, master, name, settings)
-            try:
-                with errors_told():
-                    yield session
-            finally:
-                session.stop()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with (
+        session_directory() as scratch,
+        as_file(files("dray.spark") / "log4j2.properties") as log_settings,
+    ):
+        settings = {**_settings(scratch, log_settings), **(config or {})}
+        session = _start(found, master, name, settings)
+        try:
+            with errors_told():
+                yield session
+        finally:
+            session.stop()
 
 
 def prepare_environment(java: Java) -> None:
@@ -131,6 +131,7 @@ def _settings(scratch: Path, log_settings: Path) -> dict[str, str]:
     java_options = (
         f"-Dlog4j2.configurationFile=file:{log_settings} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
         " -Darrow.enable_null_check_for_get=false"
+        f' "-Djava.io.tmpdir={own_directory() / "java"}"'
     )
     return {
         "spark.driver.memory": DRIVER_MEMORY,

@@ -12,16 +12,14 @@ packages instead: each archive is a directory there, and Python takes the byteco
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+
+from dray.spark.scratch import own_directory
 
 _VARIABLE = "SPARK_HOME"
 _LIB = Path("python") / "lib"
@@ -58,23 +56,17 @@ def link_home(home: Path, package: Callable[[str], Path]) -> None:
             (modules / found[1]).symlink_to(package(found[1]))
 
 
-@functools.cache
-def _own_home() -> Path:
-    """The home of this process. It stays until the process ends, as the Java does."""
-    home = Path(tempfile.mkdtemp(prefix="dray-spark-home-"))
-    atexit.register(_remove, home, os.getpid())
-    link_home(home, _installed)
-    return home
-
-
-def _installed(name: str) -> Path:
+def installed_package(name: str) -> Path:
+    """The directory of a package, for `link_home`."""
     spec = find_spec(name)
     assert spec is not None, "pyspark needs it"
     assert spec.origin is not None
     return Path(spec.origin).resolve().parent
 
 
-def _remove(home: Path, owner: int) -> None:
-    """At the end of the process; a child that it forked leaves the directory alone."""
-    if os.getpid() == owner:
-        shutil.rmtree(home, ignore_errors=True)
+def _own_home() -> Path:
+    home = own_directory() / "home"
+    if not home.exists():
+        home.mkdir()
+        link_home(home, installed_package)
+    return home
