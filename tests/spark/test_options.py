@@ -132,18 +132,18 @@ def test_a_landing_goes_on_over_what_is_gone_and_still_refuses_a_queue_made_anew
 def test_an_option_that_does_nothing_in_a_batch_is_refused(given, said):
     source = DraySource(LEAST | given)
 
-    assert isinstance(source.streamReader(None), StreamReader)
+    assert isinstance(source.streamReader(source.schema()), StreamReader)
     with pytest.raises(InvalidConfiguration, match=said):
-        source.reader(None)
+        source.reader(source.schema())
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])
 def test_an_option_that_does_nothing_in_a_stream_is_refused(name):
     source = DraySource(LEAST | {name: "latest" if name.endswith("Offsets") else "1"})
 
-    assert isinstance(source.reader(None), BatchReader)
+    assert isinstance(source.reader(source.schema()), BatchReader)
     with pytest.raises(InvalidConfiguration, match=f"{name} ends a batch query"):
-        source.streamReader(None)
+        source.streamReader(source.schema())
 
 
 def test_times_are_milliseconds_or_iso_text():

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from dray.errors import InvalidConfiguration
 from dray.spark.schema import spark_schema
 from dray.spark.sink.sink_options import read_sink_options
 from dray.spark.sink.writers import BatchSink, StreamSink
@@ -41,12 +42,12 @@ class DraySource(DataSource):
         """For `spark.read`."""
         check_for_batch(self.options)
         kind = FilteringReader if is_asked_for_filters() else BatchReader
-        return kind(self._read_options())
+        return kind(_for_columns(self._read_options(), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
         check_for_stream(self.options)
-        return StreamReader(self._read_options())
+        return StreamReader(_for_columns(self._read_options(), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """For `df.write`."""
@@ -62,3 +63,18 @@ class DraySource(DataSource):
 
     def _read_options(self) -> Options:
         return read_options(self.options)
+
+
+def _for_columns(options: Options, asked: StructType) -> Options:
+    """The options of a reader that gives the columns of `.schema(...)`; all without it."""
+    there = {field.name: field.dataType for field in spark_schema(options.schema)}
+    for field in asked:
+        if there.get(field.name) != field.dataType:
+            raise InvalidConfiguration(
+                f"the schema of the query has {field.name} {field.dataType.simpleString()}, and"
+                " format('dray') has "
+                + ", ".join(f"{name} {kind.simpleString()}" for name, kind in there.items())
+                + "; leave the others out of .schema(...), and write each as it is here"
+            )
+    columns = tuple(asked.fieldNames())
+    return options if columns == tuple(there) else options._replace(columns=columns)

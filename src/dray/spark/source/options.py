@@ -100,10 +100,11 @@ class Options(NamedTuple):
     mark_taken: bool = False
     piece_bytes: int | None = None
     credentials: str | None = None
+    columns: tuple[str, ...] | None = None
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows."""
+        """All columns; a query that names its `columns` gets these alone, in its order."""
         return schema_for(self.content, cut=self.piece_bytes is not None)
 
 

@@ -157,7 +157,12 @@ class Reading:
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition, on an executor."""
+        """The rows of a partition, on an executor; only the columns that the query asks for."""
+        columns = self.options.columns
+        for batch in self._read(partition):
+            yield batch if columns is None else batch.select(columns)
+
+    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         managers = Managers(self.options.credentials)
         try:
             if isinstance(partition, LargePartition):
