@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
@@ -11,10 +12,31 @@ from pathlib import Path
 import pytest
 
 import dray
+from tests.spark.class_archive import archive_settings
 
 
 @pytest.fixture(scope="session")
-def spark():
+def class_archive():
+    """Variables with which each Java of these tests starts from an archive of its classes."""
+    return archive_settings()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drivers_start_from_the_archive(request):
+    """Those that tests start; a module without Spark needs no archive."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("spark"):
+            set_variables(patch, request.getfixturevalue("class_archive"))
+        yield
+
+
+def set_variables(patch, variables):
+    for name, value in variables.items():
+        patch.setenv(name, value)
+
+
+@pytest.fixture(scope="session")
+def spark(class_archive):
     """The session, and sources of our own that its workers can load."""
     from pyspark import cloudpickle
 
@@ -23,7 +45,10 @@ def spark():
 
     # The tests are no package that Spark's workers could import.
     cloudpickle.register_pickle_by_value(local_queue)
-    with spark_session(name="dray tests") as session:
+    with contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            set_variables(patch, class_archive)
+            session = stack.enter_context(spark_session(name="dray tests"))
         session.dataSource.register(local_queue.LocalSource)
         yield session
 
