@@ -13,7 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 
 SPARK = "tests/spark/"
 WITHOUT_SESSION = frozenset(
-    f"{SPARK}test_{name}.py" for name in ("columns", "compact", "full_disk", "java")
+    f"{SPARK}test_{name}.py" for name in ("columns", "compact", "full_disk", "java", "random_kills")
 )
 """They start drivers of their own, or need no Spark."""
 

@@ -1,193 +1,143 @@
-"""Landings killed at random, and in each other's way; a judge of its own says what became of it."""
+"""Drivers that land, settle and send at the same time, and are killed at random."""
 
 from __future__ import annotations
 
-import ast
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-import dray
-from dray.spark import land
 from dray.spark.failure import WORKER_TOO_SLOW
-from dray.spark.landing.landing import Landing
-from dray.spark.landing.puller import ManagerPuller
-from dray.spark.landing.settler import ManagerSettler
 from tests.spark.judged import JudgedQueue
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
+HOUSE = Path(__file__).parents[2]
 KILLS_A_VERDICT, STARTS = 20, 20
 
 
-@pytest.fixture
-def out(tmp_path):
-    return tmp_path / "out"
+class Pipeline:
+    """Three queues, the driver that works on them, and what must have become of all messages."""
 
+    def __init__(self, manager, url, directory, seed):
+        self.manager, self.url, self.directory = manager, url, directory
+        self.orders, self.rows = map(manager.create_queue, ("orders", "rows"))
+        self.parcels = JudgedQueue(manager, "parcels", directory / "sent", seed)
+        self.chance = random.Random(seed)
+        self.fed, self.ended, self.said = 0, 0, directory / "said"
+        for name in ("settled", "texts", "tmp"):
+            (directory / name).mkdir()
 
-@pytest.fixture
-def judged(manager, tmp_path):
-    return JudgedQueue(manager, "parcels", tmp_path / "sent", seed=11)
+    def feed(self):
+        """Something for each of the three."""
+        self.parcels.send(3)
+        self.orders.send_many([f"order {self.fed} {at}".encode() for at in range(12)])
+        # Spark must not read half of a file.
+        fresh = self.directory / f"{self.fed}.txt"
+        fresh.write_text("".join(f"row {self.fed} {at}\n" for at in range(12)))
+        fresh.rename(self.directory / "texts" / fresh.name)
+        self.fed += 1
 
+    def start(self):
+        """A driver whose Spark has started."""
+        with self.said.open("wb") as said:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.pipeline", self.url, str(self.directory)],
+                cwd=HOUSE, env=os.environ | {"TMPDIR": str(self.directory / "tmp")},
+                stdout=subprocess.PIPE, stderr=said, start_new_session=True,
+            )  # fmt: skip
+        with driver.stdout as out:
+            assert out.readline() == b"ready\n", self.said.read_text()
+        return driver
 
-@pytest.mark.timeout(30_000)
-@pytest.mark.parametrize(
-    "kills",
-    [
-        pytest.param(20, marks=pytest.mark.torture),
-        pytest.param(500, marks=pytest.mark.torture),
-    ],
-)
-def test_drivers_killed_at_random_lose_and_double_nothing_and_leave_nothing(
-    spark, daemon, judged, *, out, kills
-):
-    """A judge looks every twenty kills: a long run that is cut short has shown something."""
-    chance = random.Random(kills)
-    command = [sys.executable, "-m", "dray.cli", "--url", daemon.url]
-    command += ["spark", "land", "parcels", "--to", str(out), "--batch", "100KiB"]
-    judged.send(10)
-    began = time.monotonic()
-    subprocess.run(command, check=True, capture_output=True)
-    takes = time.monotonic() - began
-
-    killed = 0
-    while killed < kills:
-        for _ in range(min(KILLS_A_VERDICT, kills - killed)):
-            kill_one_driver(command, judged, chance, takes)
-        killed += min(KILLS_A_VERDICT, kills - killed)
-        land_at_last(daemon.url, out, spark)
-        assert judged.judge(out) == "", f"after {killed} kills"
-        print(f"{killed} kills, {judged.transactions} transactions: nothing to complain of")
-
-
-def land_at_last(url, out, spark):
-    """Land what is there; where this machine is too busy for Spark's own workers, start again."""
-    for left in reversed(range(STARTS)):
+    def kill_one(self, takes):
+        """Kill a driver at any moment, half of the time with its Java; whether it still worked."""
+        self.feed()
+        driver = self.start()
         try:
-            land(url, "parcels", out, session=spark)
-        except dray.DrayError as error:
-            if not left or WORKER_TOO_SLOW not in str(error):
-                raise
-        else:
-            return
-
-
-def kill_one_driver(command, judged, chance, takes):
-    """Start drivers until one is killed before its end."""
-    while True:
-        judged.send(10)
-        driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            driver.wait(chance.uniform(0.3, 1.1) * takes)
+            self.check(driver.wait(self.chance.uniform(0, takes)))
         except subprocess.TimeoutExpired:
-            return
+            return True
         finally:
+            if self.chance.random() < 0.5:
+                # Java ends by itself when it misses its driver.
+                with suppress(ProcessLookupError):
+                    os.killpg(driver.pid, signal.SIGKILL)
             driver.kill()
             driver.wait()
+        return False
+
+    def check(self, status):
+        """A busy machine may be too slow for Spark's own workers; nothing else ends a driver."""
+        said = self.said.read_text()
+        assert not status or WORKER_TOO_SLOW in said, said
+        return not status
+
+    def run_to_end(self):
+        """Seconds that a driver takes for all that is there, once Spark has started."""
+        for _ in range(STARTS):
+            driver = self.start()
+            began = time.monotonic()
+            if self.check(driver.wait()):
+                return time.monotonic() - began
+        raise AssertionError(self.said.read_text())
+
+    def judge(self):
+        """All that is wrong."""
+        landed = self.parcels.judge(self.directory / "out")
+        if landed:
+            yield landed
+        settled = [
+            Counter(json.loads(path.read_text())) for path in (self.directory / "settled").iterdir()
+        ]
+        yield from unlike("settled", sum(settled, Counter()), self.every("order"))
+        yield from unlike("left to settle", self.bodies(self.orders), Counter())
+        yield from unlike("sent", self.bodies(self.rows), self.every("row"))
+        if self.rows.info().staged_count:
+            yield f"{self.rows.info().staged_count} rows are staged"
+        for path in (self.directory / "tmp").iterdir():
+            yield f"{path.name} is left of a dead driver"
+
+    def every(self, name):
+        return Counter(f"{name} {number} {at}" for number in range(self.fed) for at in range(12))
+
+    def bodies(self, queue):
+        return Counter(bytes(message.body).decode() for message in queue.messages())
 
 
-def test_the_judge_finds_what_is_lost_doubled_changed_and_left(spark, daemon, judged, *, out):
-    judged.send(4)
-    land(daemon.url, "parcels", out, session=spark)
-    assert judged.judge(out) == ""
-
-    payload = max((out / "payload").iterdir(), key=lambda path: path.stat().st_size)
-    whole = payload.read_bytes()
-    payload.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    (out / "payload" / ".x.partial").touch()
-    (table,) = (out / "table").iterdir()
-    (table.parent / "landed-000000000002.parquet").hardlink_to(table)
-    with judged.ledger.open("a") as file:
-        file.write('{"id": "x", "sha256": "", "size": 0, "large": true, "transaction": 9}\n')
-    judged.queue.send(b"one more")
-
-    said = judged.judge(out)
-
-    for complaint in (
-        "has 2 rows", "has other bytes than were sent", "payload/.x.partial is left behind",
-        "x is lost", "1 messages left",
-    ):  # fmt: skip
-        assert complaint in said
+def unlike(name, found, wanted):
+    if found != wanted:
+        yield f"{name}: without {wanted - found}, and besides {found - wanted}"
 
 
-def test_the_judge_shares_no_code_with_what_it_judges():
-    tree = ast.parse((Path(__file__).parent / "judge.py").read_text())
-    imported = {
-        name.split(".")[0]
-        for each in ast.walk(tree)
-        for name in (
-            [alias.name for alias in each.names]
-            if isinstance(each, ast.Import)
-            else [each.module or ""]
-            if isinstance(each, ast.ImportFrom)
-            else []
-        )
-    }
-    assert imported - sys.stdlib_module_names == {"pyarrow"}
+@pytest.fixture
+def pipeline(daemon, manager, tmp_path):
+    (tmp_path / "pipeline").mkdir()
+    return Pipeline(manager, daemon.url, tmp_path / "pipeline", seed=11)
 
 
-def test_two_landings_of_one_queue_lose_nothing_between_them(spark, daemon, judged, tmp_path):
-    """Each lands what it sees before either settles; nothing is in neither."""
-    judged.send(6)
-    other = []
-
-    def land_elsewhere(_):
-        if not other:
-            other.append(land(daemon.url, "parcels", tmp_path / "other", session=spark))
-
-    land(
-        daemon.url, "parcels", tmp_path / "one", session=spark, report=land_elsewhere,
-        bytes_per_batch="100KiB",
-    )  # fmt: skip
-
-    rows = [_ids(tmp_path / name) for name in ("one", "other")]
-    sent = {json.loads(line)["id"] for line in judged.ledger.read_text().splitlines()}
-    assert set(rows[0]) | set(rows[1]) == sent
-    assert all(len(each) == len(set(each)) for each in rows)
-    assert other
-    assert judged.queue.info().message_count == 0
-
-
-class PurgingSettler(ManagerSettler):
-    """Somebody purges the queue between the commit and the settling of the first batch."""
-
-    def __init__(self, url):
-        super().__init__()
-        self.url = url
-        self.purged = 0
-
-    def settle(self, key, reached):
-        if not self.purged:
-            with dray.connect(self.url) as manager:
-                self.purged = manager.queue("parcels").purge()
-        return super().settle(key, reached)
-
-
-def test_a_queue_purged_under_a_landing_keeps_what_had_landed_and_lands_what_comes(
-    spark, daemon, parcels, *, out
-):
-    sent = [parcels.send(bytes([number]) * 25_000) for number in range(4)]
-    reader = spark.readStream.format("dray").option("url", daemon.url).option("content", "large")
-    reader = reader.option("queue", "parcels").option("maxOffsetsPerTrigger", "2")
-    rows = reader.option("markTaken", "true").option("failOnDataLoss", "false").load()
-    settler = PurgingSettler(daemon.url)
-
-    Landing(out, ManagerPuller(), settler).run(rows)
-    settler.close()
-    sent.append(parcels.send(b"later"))
-    summary = land(daemon.url, "parcels", out, session=spark, as_="large")
-
-    assert settler.purged
-    assert summary.files == 1
-    assert _ids(out) == [*sent[:2], sent[4]]
-
-
-def _ids(out):
-    from tests.spark.judge import rows_in_order
-
-    return [row["sequence_id"] for row in rows_in_order(out)]
+@pytest.mark.timeout(100_000)
+@pytest.mark.parametrize("kills", [20, pytest.param(500, marks=pytest.mark.torture)])
+def test_drivers_killed_at_random_land_settle_and_send_each_message_once(pipeline, kills):
+    """A judge looks every twenty kills: a long run that is cut short has shown something."""
+    pipeline.feed()
+    takes = pipeline.run_to_end()
+    killed = rounds = 0
+    while killed < kills:
+        rounds += 1
+        assert rounds < 5 * kills, "drivers end before they are killed"
+        if not pipeline.kill_one(takes):
+            continue
+        killed += 1
+        if not killed % KILLS_A_VERDICT:
+            takes = min(takes, pipeline.run_to_end())
+            assert list(pipeline.judge()) == [], f"after {killed} kills"
+            print(f"{killed} kills, {pipeline.fed} rounds: nothing to complain of", flush=True)
