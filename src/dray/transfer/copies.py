@@ -16,6 +16,7 @@ from dray.machine import Machine, Tick, Transition, always, but, nothing, on
 from dray.model.transfer import TransferState
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
+    AtProducer,
     Cancel,
     CheckSource,
     Disconnected,
@@ -46,17 +47,7 @@ from dray.wire.transfer_frames import (
 )
 
 ConsumerSaid = Handshake | Wanted | Acked | Verified | Spoiled | Suspended | Cancelled
-_Occasion = (
-    ConsumerSaid
-    | Room
-    | Disconnected
-    | Suspend
-    | Resume
-    | Cancel
-    | SourceChecked
-    | SourceBroke
-    | Tick
-)
+_Occasion = ConsumerSaid | AtProducer
 
 
 class CopyState(enum.Enum):

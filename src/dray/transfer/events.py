@@ -103,21 +103,14 @@ class Begin(NamedTuple):
     """Begin to ask for the file."""
 
 
-ProducerEvent = (
-    Heard | Room | Disconnected | Suspend | Resume | Cancel | SourceChecked | SourceBroke | Tick
+AtProducer = Room | Disconnected | Suspend | Resume | Cancel | SourceChecked | SourceBroke | Tick
+"""The events of a producer besides messages."""
+AtConsumer = (
+    Begin | FragmentCame | Stirred | Disconnected | Suspend | Resume | Cancel | Checked | Tick
 )
-ConsumerEvent = (
-    Begin
-    | Heard
-    | FragmentCame
-    | Stirred
-    | Disconnected
-    | Suspend
-    | Resume
-    | Cancel
-    | Checked
-    | Tick
-)
+"""The events of a consumer besides messages."""
+ProducerEvent = Heard | AtProducer
+ConsumerEvent = Heard | AtConsumer
 
 
 class Tell(NamedTuple):

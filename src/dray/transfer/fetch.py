@@ -13,7 +13,7 @@ from dray.errors import (
     TransferTimeout,
     from_code,
 )
-from dray.machine import Machine, Tick
+from dray.machine import Machine
 from dray.model.limits import (
     MIB,
     TRANSFER_ACK_DELAY_S,
@@ -23,18 +23,13 @@ from dray.model.limits import (
     TRANSFER_SILENCE_S,
 )
 from dray.transfer.events import (
-    Begin,
-    Cancel,
+    AtConsumer,
     Check,
     Checked,
     ConsumerEffect,
-    Disconnected,
     FragmentCame,
     Keep,
-    Resume,
     StartOver,
-    Stirred,
-    Suspend,
     Tell,
     Terms,
     WriteFragment,
@@ -88,18 +83,7 @@ ASKING: Final = (
 )
 """States in which something is said again when nothing comes."""
 Said = Joined | Suspended | Resumed | JoinRefused | Cancelled | Farewell
-ConsumerOccasion = (
-    Begin
-    | Said
-    | FragmentCame
-    | Stirred
-    | Disconnected
-    | Suspend
-    | Resume
-    | Cancel
-    | Checked
-    | Tick
-)
+ConsumerOccasion = Said | AtConsumer
 
 
 class Fetch(Machine[ConsumerState, ConsumerOccasion, ConsumerEffect]):
