@@ -27,9 +27,8 @@ from dray.manager.state import Outcomes
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
 from dray.manager.transactions.ahead import committed_ahead, given_up_ahead
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
-from dray.manager.transactions.open_transaction import OpenTransaction
+from dray.manager.transactions.open_transaction import OpenTransaction, TransactionShares
 from dray.manager.transactions.reservations import Reservations, give_up_reservations
-from dray.manager.transactions.shares import TransactionShares
 from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part

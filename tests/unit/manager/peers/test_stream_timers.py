@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.manager.events import LinkDown
-from dray.manager.peers.stream_timers import StreamTimers
+from dray.manager.peers.peer_links import StreamTimers
 from dray.model.message import Message
 from dray.wire import queue_frames
 from tests.inspection import look_into
