@@ -44,7 +44,7 @@ from dray.manager.rights import (
 )
 from dray.manager.session import Session
 from dray.manager.transactions import (
-    BatchAges,
+    Ages,
     Transactions,
     abort,
     drop_old_batches,
@@ -124,8 +124,8 @@ _TRANSACTIONS: _Table[Transactions] = {
     large_frames.UploadDrop: uploads.handle_drop,
     large_frames.UploadRead: uploads.handle_read,
 }
-_UPLOADS: _Table[uploads.UploadAges] = {large_frames.UploadBegin: uploads.handle_begin}
-_BATCHES: _Table[BatchAges] = {
+_UPLOADS: _Table[Ages] = {large_frames.UploadBegin: uploads.handle_begin}
+_BATCHES: _Table[Ages] = {
     batch_frames.StageForBatch: handle_stage,
     batch_frames.CommitBatch: handle_commit_batch,
     batch_frames.DropStaged: handle_drop_staged,
@@ -177,8 +177,8 @@ class Requests:
         self._context = context = transactions.context
         self._rights = transactions.rights
         self._transactions = transactions
-        self._uploads = uploads.UploadAges(transactions)
-        self._batches = BatchAges(transactions)
+        self._uploads = Ages(transactions)
+        self._batches = Ages(transactions)
         self._backups = backup.Backups(context)
         receives = receiving.Receives(transactions)
         large = large_messages.LargeReceives(transactions, holes)

@@ -16,8 +16,6 @@ asks again after a lost answer is told what became of it by the same number: com
 
 from __future__ import annotations
 
-import heapq
-
 from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
 from dray.manager.context import MICROSECONDS, Context
 from dray.manager.disk import Promise, records_of_answer
@@ -30,6 +28,7 @@ from dray.manager.session import Session
 from dray.manager.state import Upload
 from dray.manager.transactions import (
     NOTHING_RESERVED,
+    Ages,
     OpenTransaction,
     Transactions,
     abort,
@@ -62,23 +61,7 @@ from dray.wire.large_frames import (
 OPEN = "open"
 
 
-class UploadAges:
-    """Uploads are transactions; and when to look whether one that is unfinished is too old."""
-
-    def __init__(self, transactions: Transactions) -> None:
-        """Begin with none."""
-        self.context = transactions.context
-        self.transactions = transactions
-        self.heap: list[tuple[float, int]] = []
-        """Time and number, soonest first."""
-
-
-def handle_begin(
-    ages: UploadAges,
-    session: Session,
-    request_id: int,
-    head: UploadBegin,
-) -> None:
+def handle_begin(ages: Ages, session: Session, request_id: int, head: UploadBegin) -> None:
     """Begin an upload: a transaction that keeps what is marked in it."""
     context, transactions = ages.context, ages.transactions
     queue = context.state.queues.numbered(head.queue)
@@ -240,7 +223,7 @@ def leave(transactions: Transactions, transaction: OpenTransaction) -> None:
     transaction.operations = transaction.marked
 
 
-def take_up(ages: UploadAges) -> None:
+def take_up(ages: Ages) -> None:
     """After a start: count again what uploads have placed and reserved."""
     context, transactions = ages.context, ages.transactions
     for upload in context.state.uploads:
@@ -261,20 +244,18 @@ def take_up(ages: UploadAges) -> None:
         watch_age(ages, upload.number)
 
 
-def watch_age(ages: UploadAges, number: int) -> None:
+def watch_age(ages: Ages, number: int) -> None:
     """See to it that an upload is looked at when it may be too old."""
     context = ages.context
     upload = context.state.uploads.get(number)
     if upload is not None:
-        at = upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX
-        heapq.heappush(ages.heap, (at, number))
+        ages.watch(upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX, number)
 
 
-def drop_old(ages: UploadAges) -> None:
+def drop_old(ages: Ages) -> None:
     """Give up uploads that nobody has gone on with for too long."""
     context, transactions = ages.context, ages.transactions
-    while ages.heap and ages.heap[0][0] <= context.now:
-        _, number = heapq.heappop(ages.heap)
+    for number in ages.due():
         upload, transaction = context.state.uploads.get(number), transactions.open.get(number)
         if upload is None or transaction is None:
             continue

@@ -9,7 +9,7 @@ These ask it: `dispatch`, `peers`, `requests` and `turn`.
 
 from dray.manager.transactions.ahead import answered_ahead, forget_ahead, staged_ahead
 from dray.manager.transactions.batches import (
-    BatchAges,
+    Ages,
     drop_old_batches,
     drop_staged_for,
     handle_commit_batch,

@@ -47,8 +47,8 @@ _STAGED_ID_BYTES = 9
 """Bytes of a fact for the number of a staged transaction."""
 
 
-class BatchAges:
-    """Staged work is in transactions; and when to look whether some of it is too old."""
+class Ages:
+    """Transactions that outlive their sessions, and when to look whether one is too old."""
 
     def __init__(self, transactions: Transactions) -> None:
         """Begin with none."""
@@ -57,8 +57,17 @@ class BatchAges:
         self.heap: list[tuple[float, int]] = []
         """Time and number, soonest first."""
 
+    def watch(self, at: float, number: int) -> None:
+        """Have a transaction looked at when that time has come."""
+        heapq.heappush(self.heap, (at, number))
 
-def handle_stage(ages: BatchAges, session: Session, request_id: int, head: StageForBatch) -> None:
+    def due(self) -> Iterator[int]:
+        """Take out those to look at now."""
+        while self.heap and self.heap[0][0] <= self.context.now:
+            yield heapq.heappop(self.heap)[1]
+
+
+def handle_stage(ages: Ages, session: Session, request_id: int, head: StageForBatch) -> None:
     """Keep what a task has sent until its batch is committed, or say that the batch is."""
     context, transactions = ages.context, ages.transactions
     transaction = passed(transactions, session, request_id, head)
@@ -95,9 +104,7 @@ def handle_stage(ages: BatchAges, session: Session, request_id: int, head: Stage
     context.answer(session, request_id, _batch_is(context, head.query, outcome))
 
 
-def handle_commit_batch(
-    ages: BatchAges, session: Session, request_id: int, head: CommitBatch
-) -> None:
+def handle_commit_batch(ages: Ages, session: Session, request_id: int, head: CommitBatch) -> None:
     """Make the rows of the named transactions visible, as one transaction; or say that they are."""
     context, transactions = ages.context, ages.transactions
     _check_name(head.query, head.batch)
@@ -129,9 +136,7 @@ def handle_describe_batch(
     context.answer(session, request_id, _batch_is(context, head.query, outcome))
 
 
-def handle_drop_staged(
-    ages: BatchAges, session: Session, request_id: int, head: DropStaged
-) -> None:
+def handle_drop_staged(ages: Ages, session: Session, request_id: int, head: DropStaged) -> None:
     """Drop what the tasks of a failed job have staged."""
     context, transactions = ages.context, ages.transactions
     dropped = 0
@@ -143,11 +148,10 @@ def handle_drop_staged(
     context.answer(session, request_id, Done(dropped))
 
 
-def drop_old_batches(ages: BatchAges) -> None:
+def drop_old_batches(ages: Ages) -> None:
     """Drop the staged work of batches for which no task has staged anything for too long."""
     context, transactions = ages.context, ages.transactions
-    while ages.heap and ages.heap[0][0] <= context.now:
-        _, number = heapq.heappop(ages.heap)
+    for number in ages.due():
         fact = context.state.prepared.get(number)
         if not isinstance(fact, BatchStaged):
             continue
@@ -169,7 +173,7 @@ def drop_old_batches(ages: BatchAges) -> None:
         context.notices.add(NoticeKind.STAGED_DROPPED, "batches", sentence)
 
 
-def take_up_batches(ages: BatchAges) -> None:
+def take_up_batches(ages: Ages) -> None:
     """After a start: see to it that staged work is looked at when it may be too old."""
     for number, fact in ages.context.state.prepared.items():
         if isinstance(fact, BatchStaged):
@@ -326,5 +330,5 @@ def _newest_of(context: Context, fact: BatchStaged) -> int:
     )
 
 
-def _watch_age(ages: BatchAges, when_us: int, number: int) -> None:
-    heapq.heappush(ages.heap, (when_us / MICROSECONDS + STAGED_AGE_S_MAX, number))
+def _watch_age(ages: Ages, when_us: int, number: int) -> None:
+    ages.watch(when_us / MICROSECONDS + STAGED_AGE_S_MAX, number)
