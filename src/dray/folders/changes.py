@@ -7,6 +7,7 @@ kernel drops events when too many come at once, so after a burst the whole folde
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from contextlib import suppress
@@ -30,6 +31,18 @@ _EVENTS: Final[list[type[events.FileSystemEvent]]] = [
     events.DirCreatedEvent,
     events.DirMovedEvent,
 ]
+
+
+_ENDED: Final = "InotifyEmitter.queue_events() called when the thread is inactive"
+"""The library calls it an error that a change came while it was told to stop; it is none."""
+
+
+def is_no_end(record: logging.LogRecord) -> bool:
+    """Whether the library says anything but that it was stopped while a change came."""
+    return record.msg != _ENDED
+
+
+logging.getLogger(InotifyObserver.__module__).addFilter(is_no_end)
 
 
 class Changes(NamedTuple):
