@@ -89,6 +89,7 @@ def test_a_destination_that_refuses_and_its_dead_letters_are_found(process, mana
         found = findings(process.url, address)
         assert set(found) == {"refused", "dead-letters"}
         assert "queue-not-found" in found["refused"]["sentence"]
+        assert "dray deadletter retry --all" in found["refused"]["sentence"]
         assert "dray deadletter list" in found["dead-letters"]["sentence"]
         manager.delete_queue(address)
 

@@ -57,6 +57,7 @@ CLOCK_S: Final = 5.0
 """More than the way of a question and its answer."""
 _DAY_S: Final = 86_400.0
 _POISON: Final = "poison"
+_RETRY: Final = ", then `dray deadletter retry --all` sends those that are dead letters"
 
 
 async def examine(link: Link, name: str | None, idle: float) -> list[DoctorFinding]:
@@ -191,8 +192,7 @@ def _of_delivery(info: QueueInfo, waiting: str) -> Iterator[DoctorFinding]:
             "refused",
             info.name,
             f"the destination refuses the messages of {info.name} ({why.code}, {why.count} so far):"
-            f" {why.sentence}; mend that there, then `dray deadletter retry --all` sends those that"
-            " are dead letters",
+            f" {why.sentence}; mend that there{_RETRY if why.count else ''}",
         )
     elif delivery is not None and count and delivery.link in ("disconnected", "dialling"):
         reasons = [each.reason for each in delivery.history if each.reason]
