@@ -145,7 +145,7 @@ def test_a_damaged_header_or_trailer_is_told(peer, large_queue, at):
 
 def test_fewer_fragments_than_the_trailer_counts_are_told(peer, large_queue):
     Large(peer).fragments = slice(1, 2)
-    with pytest.raises(LargeMessageCorrupt, match="1 fragments and says 3; it stays first"):
+    with pytest.raises(LargeMessageCorrupt, match="1 fragment and says 3; it stays first"):
         large_queue.receive()
 
 
