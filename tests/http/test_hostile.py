@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
@@ -115,6 +115,36 @@ def test_a_strange_name_is_refused_and_never_a_500(client, path):
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"):
         answer = client.request(method, path, headers={"Tus-Resumable": "1.0.0"})
         assert answer.status_code < 500, (method, path, answer.text)
+
+
+def unknown_chunked(queue):
+    """The head of a request in chunks of somebody who shows no token."""
+    lines = [f"POST /v1/queues/{queue}/messages HTTP/1.1", "Host: x", "Transfer-Encoding: chunked"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("chunk", [b"-1\r\nabc\r\n", b"3\r\nabcd\r\n", b"zz\r\n"])
+def test_a_chunk_that_is_none_is_answered_once_and_leaves_no_trace_in_the_log(queue, server, chunk):
+    before = server.log.stat().st_size
+    answer = raw(server, unknown_chunked(queue) + b"5\r\nhello\r\n" + chunk)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    said = server.log.read_bytes()[before:]
+    assert b"Traceback" not in said, said.decode()
+
+
+def test_a_body_that_turns_wrong_after_its_answer_leaves_no_trace_in_the_log(queue, server):
+    host, _, port = server.base.removeprefix("http://").partition(":")
+    before = server.log.stat().st_size
+    with socket.create_connection((host, int(port)), timeout=30) as wire:
+        wire.sendall(unknown_chunked(queue))
+        assert wire.recv(65536).startswith(b"HTTP/1.1 401")
+        with suppress(ConnectionError):
+            wire.sendall(b"-1\r\n")
+            while wire.recv(65536):
+                continue
+    said = server.log.read_bytes()[before:]
+    assert b"Traceback" not in said, said.decode()
 
 
 def test_a_body_that_breaks_off_sends_nothing(client, queue, server):

@@ -97,6 +97,18 @@ class BoundedProtocol(H11Protocol):
         elif self._head_timer is None:
             self._watch_head()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what cannot be parsed, if no other answer has begun; the application says no more.
+
+        It may be at work on the request whose body turned out wrong.
+        """
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        self.transport.close()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
     def on_response_complete(self) -> None:
         """An answer has gone out: wait for the next request."""
         super().on_response_complete()
