@@ -2,10 +2,12 @@
 
 A purge, a deletion or an expiry may be of a million messages, and the log may be of 16 KiB. The
 facts of a turn must fit one group of the log; so such work continues with the next tick when the
-turn has enough, and its asker is answered when it ends.
+turn has enough, and its asker is answered when it ends. Work that looks at many messages for few
+facts says when a turn has looked at enough.
 
     begun      in the turn that asks for it: as many portions as fit; mostly that is all
-    parked     the group is full: goes on at the next tick at which there is room again
+    parked     the group is full, or a turn of looking is over: goes on at the next tick at which
+               there is room again
     ended      answered
     crash      what was done stays done, the rest stays as it was, and who asked does not know
 
@@ -25,9 +27,12 @@ from dray.manager.notices import NoticeKind
 
 
 class Work(NamedTuple):
-    """Something begun: each of its steps records one fact at the most."""
+    """Something begun: each of its steps records one fact at the most.
 
-    steps: Iterator[None]
+    A step that gives True leaves the rest to the next tick, for it has taken long.
+    """
+
+    steps: Iterator[bool | None]
     refused: Callable[[DrayError], None] | None
     """Takes the error that parked work raises."""
 
@@ -42,7 +47,7 @@ class Works:
         """Work that is parked."""
 
     def carry_on(
-        self, steps: Iterator[None], refused: Callable[[DrayError], None] | None = None
+        self, steps: Iterator[bool | None], refused: Callable[[DrayError], None] | None = None
     ) -> None:
         """Do a work, now as far as the turn has room, the rest with the next ticks.
 
@@ -55,14 +60,16 @@ class Works:
     def go_on(self) -> None:
         """Go on with what was parked, as far as there is room."""
         while self.begun and not self.context.room.has_said_enough:
-            self._go_on_with_first()
+            if self._go_on_with_first():
+                return
 
-    def _go_on_with_first(self, *, now: bool = False) -> None:
+    def _go_on_with_first(self, *, now: bool = False) -> bool:
+        """Do some of the first work; whether it is parked."""
         steps, refused = self.begun[0]
         try:
-            for _ in steps:
-                if self.context.room.has_said_enough:
-                    return
+            for has_taken_long in steps:
+                if has_taken_long or self.context.room.has_said_enough:
+                    return True
         except StorePoisoned:
             raise
         except DrayError as error:
@@ -76,3 +83,4 @@ class Works:
                 refused(error)
         else:
             self.begun.popleft()
+        return False

@@ -178,6 +178,8 @@ REPAIRS_MAX: Final = 1_000
 REPAIRS_SHARE: Final = 10
 """All managers that are bound to one caller have at most one part in so many of these: 100 are more
 than its receivers wait for, and cost a turn 0.1 ms."""
+REPAIR_PARTS_A_TURN: Final = 256
+"""Parts that the source of a repair looks at in one turn: 25 us each, as their records are read."""
 STATUSES_SEEN_MAX: Final = 1_000
 """Status messages that one receive reads: there is one for each receiver that was interrupted."""
 STATUS_BYTES_MAX: Final = 64 * KIB

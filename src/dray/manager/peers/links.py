@@ -55,7 +55,7 @@ from dray.manager.peers.linking import (
 )
 from dray.manager.peers.peer_links import PeerLinks
 from dray.manager.peers.peers import Strangers
-from dray.manager.peers.repairs import answer
+from dray.manager.peers.repairs import Repairs
 from dray.manager.peers.transmission import data, passed
 from dray.manager.queue import StoredQueue
 from dray.manager.relay import Relay
@@ -104,6 +104,7 @@ class Links:
         self._peer_tokens = context.config.peer_tokens
         self._relay = relay
         self._works = works
+        self._repairs = Repairs(works)
         self._links = PeerLinks(context, relay)
         self.deadline = self._links.deadline
         """When the next attempt or resend is due."""
@@ -232,7 +233,7 @@ class Links:
             case EndCounts():
                 self._counted(link, frame.head)
             case RepairWanted():
-                self._repair(peer, frame.head)
+                self._repair(link, frame.head)
             case EndStreamAcked(stream):
                 end = self.context.state.stream_ends.get(stream)
                 if end is not None and end.peer == peer:
@@ -417,11 +418,11 @@ class Links:
         elif queue is not None:
             hear_of_ends(self.context, queue, head.counts)
 
-    def _repair(self, peer: Peer, head: RepairWanted) -> None:
+    def _repair(self, link: PeerLink, head: RepairWanted) -> None:
         """Send again what a destination lacks of a large message."""
-        queue = self._of_peer(peer, head.stream)
-        if queue is not None:
-            self.context.effects.append(LinkSend(peer, answer(self.context, queue, head)))
+        queue = self._of_peer(link.peer, head.stream)
+        if queue is not None and not self._repairs.begin(queue, link.peer, head):
+            self._hang_up(link, "it asked for too many repairs at once")
 
     def _send(self, queue: StoredQueue, effect: Transmit | PassOver) -> None:
         """Send what a stream has to say next, if there is anything."""

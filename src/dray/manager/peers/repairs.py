@@ -13,11 +13,16 @@ in the outgoing queue. It is repeated on each new connection while a receiver ma
 keeps a part that did not reach its queue if its sender asked for dead letters; where no part that
 is here was sent so, nobody is asked. It sends a part again only to the queue that it was sent to:
 who knows the sequence id of another queue's message gets nothing by it.
+
+The source reads the record of each part that it looks at, so it looks at some hundreds in one turn
+and goes on with the next tick.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Generator, Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 from dray.delivery.incoming import StreamKey
@@ -25,14 +30,29 @@ from dray.errors import InvalidQueueName, QuotaExceeded
 from dray.large.join import Assembly, Missing, SequenceKey
 from dray.manager.change import CommitFact, entries_at, forget_parts, known_queue, record_of
 from dray.manager.context import Context
-from dray.manager.entries import as_group, tail_of, unpack
+from dray.manager.entries import (
+    TAIL_BYTES,
+    as_group,
+    entries_in,
+    part_count_in,
+    tail_of,
+    unpack,
+)
+from dray.manager.events import LinkSend, Peer
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import possession
 from dray.manager.peers.confirmations import Sources
 from dray.manager.queue import DEAD_TRANSACTIONAL, StoredQueue, part_seen
 from dray.manager.session import Session
+from dray.manager.works import Works
 from dray.model.classes import MessageClass, Part
-from dray.model.limits import FRAGMENTS_MAX, HOLES_NAMED_MAX, REPAIRS_MAX, REPAIRS_SHARE
+from dray.model.limits import (
+    FRAGMENTS_MAX,
+    HOLES_NAMED_MAX,
+    REPAIR_PARTS_A_TURN,
+    REPAIRS_MAX,
+    REPAIRS_SHARE,
+)
 from dray.wire.peer_frames import RepairAnswer, RepairWanted
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
 
@@ -72,7 +92,7 @@ def may_be_filled(holes: Holes, queue: StoredQueue, assembly: Assembly, *, again
         return False
     route = context.state.arrival_routes.numbered(assembly.route)
     if route is None:
-        send_again(context, queue, assembly.key, lacking(assembly))
+        _send_again_here(context, queue, assembly.key, lacking(assembly))
         if not assembly.whole:
             assembly.refused = _NOT_KEPT if not _has_copies(context, queue, assembly) else _GONE
         return False
@@ -155,48 +175,114 @@ def give_up_holes_of(holes: Holes, stream: StreamKey) -> None:
             context.follow_up.touch(queue)
 
 
-def answer(context: Context, queue: StoredQueue, head: RepairWanted) -> RepairAnswer:
-    """The source's part: send again what is here, and say what is not."""
+class Repairs:
+    """The source's part: repairs that destinations have asked for, and were not answered yet."""
+
+    def __init__(self, works: Works) -> None:
+        """Begin with none."""
+        self._works = works
+        self._asked: dict[tuple[int, int], RepairWanted] = {}
+        """The last request for each large message, by its stream and its sequence id."""
+
+    def begin(self, queue: StoredQueue, peer: Peer, head: RepairWanted) -> bool:
+        """Send again what is here, and say what is not; False if too much is asked for at once."""
+        name = queue.number, head.sequence
+        goes_on = name in self._asked
+        if not goes_on and sum(stream == queue.number for stream, _ in self._asked) >= REPAIRS_MAX:
+            return False
+        self._asked[name] = head
+        if not goes_on:
+            self._works.carry_on(self._answer(queue, peer, name))
+        return True
+
+    def _answer(self, queue: StoredQueue, peer: Peer, name: tuple[int, int]) -> Iterator[bool]:
+        """By the portion; what was asked for again meanwhile is looked for again.
+
+        The queue stays until then: its deletion is a work behind this one.
+        """
+        context = self._works.context
+        answered: RepairWanted | None = None
+        try:
+            while answered is not self._asked[name]:
+                answered = self._asked[name]
+                gone = yield from _send_again(context, queue, answered)
+                told = RepairAnswer(answered.stream, answered.sequence, nameable(gone))
+                context.effects.append(LinkSend(peer, told))
+        finally:
+            del self._asked[name]
+
+
+def _send_again(
+    context: Context, queue: StoredQueue, head: RepairWanted
+) -> Generator[bool, None, list[Missing]]:
+    """Send again what is here; gives what is not.
+
+    It looks first for what is on its way. A part that leaves the outgoing queue meanwhile has
+    arrived, or it is among the dead letters by the time they are looked at.
+    """
     key = SequenceKey(context.own_messages.source, head.sequence)
-    gone = send_again(context, queue, key, _Parts(head.missing).all())
-    return RepairAnswer(head.stream, head.sequence, nameable(gone))
+    missing = _Parts(head.missing)
+    there = yield from _on_their_way(context, queue, key)
+    try:
+        count = yield from _move_copies(context, queue, key, missing=missing, there=there)
+    except QuotaExceeded as error:
+        _tell_of_quota(context, queue, error)
+        return []
+    return _without(missing.all(), there, count)
 
 
-def send_again(
+def _send_again_here(
     context: Context, queue: StoredQueue, key: SequenceKey, missing: list[Missing]
-) -> list[Missing]:
-    """Move copies of missing parts from the dead letters to a queue; tells which there are not.
+) -> None:
+    """Move copies of missing parts back into the queue of this manager that they were sent to."""
+    try:
+        for _ in _move_copies(context, queue, key, missing=_Parts(missing), there=set()):
+            pass
+    except QuotaExceeded as error:
+        _tell_of_quota(context, queue, error)
 
-    Only of parts that were sent to that very queue.
+
+def _tell_of_quota(context: Context, queue: StoredQueue, error: QuotaExceeded) -> None:
+    sentence = f"missing parts of a large message cannot be sent again yet: {error}"
+    context.notices.add(NoticeKind.REPAIR_WAITS, queue.name, sentence)
+
+
+def _move_copies(
+    context: Context,
+    queue: StoredQueue,
+    key: SequenceKey,
+    *,
+    missing: _Parts,
+    there: set[int | str],
+) -> Generator[bool, None, int]:
+    """Move copies of missing parts from the dead letters to a queue, and note them in `there`.
+
+    Only of parts that were sent to that very queue. Gives how many fragments there are, if a copy
+    of the trailer says so. Each portion is a fact of its own, which any log has room for.
     """
     dead = context.state.queues.numbered(DEAD_TRANSACTIONAL)
-    kept = _kept_for(context, dead, queue, key)
-    wanted = _Parts(missing)
-    found = {name: at for name, at in kept.items() if wanted.have(name)}
-    if found:
-        try:
-            _move(context, dead, sorted(found.values()), queue)
-        except QuotaExceeded as error:
-            sentence = f"missing parts of a large message cannot be sent again yet: {error}"
-            context.notices.add(NoticeKind.REPAIR_WAITS, queue.name, sentence)
-            return []
-    there = {*found, *_on_their_way(context, queue, key)}
     assembly = dead.parts.get(key)
-    count = assembly.count if assembly is not None and "trailer" in kept else 0
-    return _without(missing, there, count)
-
-
-def _kept_for(
-    context: Context, dead: StoredQueue, queue: StoredQueue, key: SequenceKey
-) -> dict[int | str, int]:
-    """The parts of a large message among the dead letters that were sent to `queue`."""
-    assembly = dead.parts.get(key)
-    found: dict[int | str, int] = {}
-    for name, at in assembly.parts() if assembly is not None else ():
-        packed = dead.index.find(at)
-        if packed is not None and _was_sent_to(context, queue, packed):
-            found[name] = at
-    return found
+    if assembly is None:
+        return 0
+    count, count_of_all = 0, assembly.count
+    kept = sorted(
+        ((at, name) for name, at in assembly.parts() if missing.have(name)), key=itemgetter(0)
+    )
+    most = max(1, min(REPAIR_PARTS_A_TURN, context.room.portion_bytes // TAIL_BYTES))
+    for start in range(0, len(kept), most):
+        found: dict[int, int | str] = {}
+        for at, name in kept[start : start + most]:
+            packed = dead.index.find(at)
+            if packed is not None and _was_sent_to(context, queue, packed):
+                found[at] = name
+        if found:
+            _move(context, dead, [*found], queue)
+            there.update(found.values())
+        if "trailer" in found.values():
+            count = count_of_all
+        if start + most < len(kept):
+            yield True
+    return count
 
 
 def _was_sent_to(context: Context, queue: StoredQueue, packed: bytes) -> bool:
@@ -259,15 +345,26 @@ def _move(context: Context, dead: StoredQueue, lookup_ids: list[int], queue: Sto
     fact.record()
 
 
-def _on_their_way(context: Context, queue: StoredQueue, key: SequenceKey) -> set[int | str]:
-    """Parts of a large message that wait in an outgoing queue."""
+def _on_their_way(
+    context: Context, queue: StoredQueue, key: SequenceKey
+) -> Generator[bool, None, set[int | str]]:
+    """The names of the parts of a large message that wait in an outgoing queue."""
     found: set[int | str] = set()
-    for packed in queue.index.available() if queue.outgoing else ():
-        entry = unpack(packed)
-        if entry.part != Part.PLAIN and entry.message_class == MessageClass.NORMAL:
-            seen = part_seen(context.store, entry)
-            if seen.key == key:
-                found.add(seen.name)
+    if not (queue.outgoing and queue.index.part_count):
+        return found
+    looked_at = 0
+    for run in queue.index.runs_after(0):
+        if looked_at >= REPAIR_PARTS_A_TURN:
+            # Only between two pages: an entry may have left the queue by the next turn.
+            looked_at = 0
+            yield True
+        looked_at += 1 + part_count_in(run)
+        for packed in entries_in(run) if part_count_in(run) else ():
+            entry = unpack(packed)
+            if entry.part != Part.PLAIN and entry.message_class == MessageClass.NORMAL:
+                seen = part_seen(context.store, entry)
+                if seen.key == key:
+                    found.add(seen.name)
     return found
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dray.manager.events import LinkFrame, LinkSend, SessionClosed
+from dray.machine import Tick
+from dray.manager.events import HangUp, LinkFrame, LinkSend, SessionClosed
 from dray.manager.peers.repairs import nameable
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import HOLES_NAMED_MAX
@@ -16,11 +17,14 @@ from dray.wire import frames, large_frames, peer_frames, queue_frames, selection
 from dray.wire.head import Head
 from dray.wire.record import PartMark
 from dray.wire.stream import Frame
+from tests.cost import Costs
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address, peer
 
 Missing = list[object]
+LINES_OF_A_PART = 200
+"""With the reading of its record."""
 HEAVY_AT_D = address("d", "heavy")
 
 
@@ -57,7 +61,7 @@ class Pair:
         header = Message(app_specific=-9998, **kept)
         (sequence,) = caller.send(self.leading, header, marks=(PartMark(Part.HEADER),), **options)
         for number in range(1, count + 1):
-            fragment = Message(body=bytes([number]) * 1000, app_specific=number, **kept)
+            fragment = Message(body=bytes([number % 256]) * 1000, app_specific=number, **kept)
             mark = PartMark(Part.FRAGMENT, sequence)
             caller.send(self.leading, fragment, marks=(mark,), **options)
         mark = PartMark(Part.TRAILER, sequence, count)
@@ -447,6 +451,90 @@ def test_a_source_has_its_share_of_the_repairs_and_others_are_asked(tmp_path, mo
     assert "too many others from its source" in told.sentence
     wanted = look_into(net["d"].manager).subjects.holes.wanted
     assert [each.stream.source for each in wanted] == [net[each].manager_id for each in "aab"]
+
+
+def test_a_source_looks_at_a_page_of_parts_in_one_event_and_answers_at_the_end(pair: Pair) -> None:
+    pair.net.block("a", "d")
+    count = 1_200
+    sequence = pair.send(count=count)
+    source, costs = pair.net["a"], Costs()
+    wanted = peer_frames.RepairWanted(pair.leading, sequence, ["header", [1, count + 1]])
+    asks = LinkFrame(peer("d"), Frame(wanted, 0, memoryview(b"")))
+    source.effects.clear()
+    costs.of("asks", lambda: source.turn(asks))
+    assert gone_by(source) == []
+    for _ in range(count):
+        if gone_by(source):
+            break
+        assert source.manager.deadline() == source.now
+        costs.of("goes on", lambda: source.turn(Tick()))
+    assert gone_by(source) == [[[count + 1, count + 1]]]
+    assert costs.events == 5, "pages of 256 parts, one in each event"
+    assert costs.most < 256 * LINES_OF_A_PART
+
+
+def test_copies_are_sent_again_by_the_portion(pair: Pair, monkeypatch) -> None:
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIR_PARTS_A_TURN", 1)
+    sequence = pair.send_with_hole()
+    source = pair.net["a"]
+    wanted = peer_frames.RepairWanted(pair.leading, sequence, [[1, 5]])
+    source.turn(LinkFrame(peer("d"), Frame(wanted, 0, memoryview(b""))))
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA]
+    source.turn(Tick())
+    assert dead_classes(pair) == []
+
+
+def test_a_queue_is_deleted_behind_its_repair(pair: Pair, monkeypatch) -> None:
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIR_PARTS_A_TURN", 1)
+    sequence = pair.send_with_hole()
+    source = pair.net["a"]
+    wanted = peer_frames.RepairWanted(pair.leading, sequence, [[1, 5]])
+    pair.net.block("a", "d")
+    source.turn(LinkFrame(peer("d"), Frame(wanted, 0, memoryview(b""))))
+    caller = pair.source
+    deletion = caller.ask(queue_frames.DeleteQueue(address("d", "heavy")))
+    assert caller.answers(deletion) == []
+    source.turn(Tick())
+    assert len(gone_by(source)) == 1
+    assert [type(each.head) for each in caller.answers(deletion)] == [frames.Done]
+
+
+def test_a_request_that_comes_again_meanwhile_is_answered_for_what_it_names(
+    pair: Pair, monkeypatch
+) -> None:
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIR_PARTS_A_TURN", 1)
+    sequence = pair.send_with_hole()
+    source = pair.net["a"]
+    source.effects.clear()
+    for missing in ([[4, 9]], [[4, 5], [8, 8]]):
+        wanted = peer_frames.RepairWanted(pair.leading, sequence, missing)
+        source.turn(LinkFrame(peer("d"), Frame(wanted, 0, memoryview(b""))))
+    source.turn(Tick())
+    assert gone_by(source) == [[[6, 9]], [[8, 8]]]
+
+
+def test_a_destination_that_asks_for_too_many_repairs_at_once_is_hung_up_on(
+    pair: Pair, monkeypatch
+) -> None:
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIR_PARTS_A_TURN", 1)
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIRS_MAX", 2)
+    sequence = pair.send_with_hole()
+    source = pair.net["a"]
+    source.effects.clear()
+    for each in (sequence, sequence + 1, sequence, sequence + 2):
+        assert HangUp(peer("d")) not in source.effects
+        wanted = peer_frames.RepairWanted(pair.leading, each, [[1, 5]])
+        source.turn(LinkFrame(peer("d"), Frame(wanted, 0, memoryview(b""))))
+    assert HangUp(peer("d")) in source.effects
+
+
+def gone_by(source: ManagerDriver) -> list[object]:
+    """All that a source has said is gone, by request."""
+    return [
+        each.head.gone
+        for each in source.effects
+        if isinstance(each, LinkSend) and isinstance(each.head, peer_frames.RepairAnswer)
+    ]
 
 
 def test_the_last_range_of_too_many_holes_covers_all_that_are_left():
