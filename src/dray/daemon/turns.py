@@ -32,6 +32,7 @@ from dray.daemon.pacing.alarm import Alarm
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.pacing.checkpoints import Checkpoints
 from dray.daemon.pacing.flushing import Flushing
+from dray.daemon.pacing.pace import NEVER
 from dray.daemon.pacing.passes import DECIDED, READING_BEGAN, READING_ENDED, GivenUp, Pass
 from dray.daemon.pacing.postponed import Follow, Postponed
 from dray.daemon.pacing.syncs import LOG_FILLED, PASS_ENDED, ROOM_MADE, Syncs
@@ -201,7 +202,8 @@ class Turns(Machine[ServiceState, Any, Any]):
                 self._gathering.joined(effect.session, self._loop.time())
             else:
                 self._at_once.append(effect)
-        self._pass.handle(DECIDED, 0.0)
+        if not self._pass.is_due:
+            self._pass.handle(DECIDED, 0.0)
 
     def _take_up(self) -> None:
         """Decide about what came while the log was full."""
@@ -217,10 +219,13 @@ class Turns(Machine[ServiceState, Any, Any]):
 
     def more_comes(self) -> None:
         """A connection is read: the pass does not end before `nothing_more`."""
-        self._pass.handle(READING_BEGAN, 0.0)
+        if not self._pass.is_due:
+            self._pass.handle(READING_BEGAN, 0.0)
 
     def nothing_more(self) -> None:
         """All that came on a connection was delivered: a lone session's pass ends here and now."""
+        if self._pass.is_due and self._gathering.alone_until == NEVER and not self.called:
+            return
         self._pass.handle(READING_ENDED, self._loop.time())
 
     def _is_lone(self, now: float) -> bool:

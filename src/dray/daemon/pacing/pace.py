@@ -20,6 +20,7 @@ A slow disk would do one sync behind the other, so there one worker syncs it.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from dray.daemon.limits import (
     GATHER_S_MAX,
@@ -32,6 +33,9 @@ from dray.daemon.limits import (
     STALE_TURN_S,
 )
 
+NEVER: Final = float("-inf")
+"""Before any time."""
+
 
 class Gathering:
     """How many sessions wait for the next sync, and whether more are worth waiting for."""
@@ -41,9 +45,9 @@ class Gathering:
         self._here: set[int] = set()
         self._since = 0.0
         self._turns: deque[set[int]] = deque(maxlen=GATHER_TURNS)
-        self._last_turn = float("-inf")
+        self._last_turn = NEVER
         self._lately: deque[set[int]] = deque(maxlen=GATHER_TURNS)
-        self.alone_until = float("-inf")
+        self.alone_until = NEVER
         """Until then the last turns, with a sync or without, were all of one session."""
 
     def joined(self, session: int, now: float) -> None:
@@ -81,7 +85,7 @@ class Gathering:
     def _took_leave(self, now: float) -> None:
         self._lately.append(self._here)
         alone = len(set().union(*self._lately)) == 1
-        self.alone_until = now + STALE_TURN_S if alone else float("-inf")
+        self.alone_until = now + STALE_TURN_S if alone else NEVER
         self._here = set()
 
 

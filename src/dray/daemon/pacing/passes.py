@@ -64,6 +64,8 @@ class Pass(Machine[PassState, Any, Any]):
         self._lone = is_lone
         self._ended = ended
         self._scheduled: asyncio.Handle | None = None
+        self.is_due = False
+        """Whether the loop will come round; until then only the end of a lone reading matters."""
 
     @property
     def is_open(self) -> bool:
@@ -77,10 +79,12 @@ class Pass(Machine[PassState, Any, Any]):
     def schedule(self, _event: object, _now: float) -> list[Any]:
         """Have the loop come round."""
         self._scheduled = self._loop.call_soon(self._came_round)
+        self.is_due = True
         return []
 
     def end(self, _event: object, _now: float) -> list[Any]:
         """Release the effects that wait for nothing, and begin the sync."""
+        self.is_due = False
         self._ended()
         return []
 
@@ -88,6 +92,7 @@ class Pass(Machine[PassState, Any, Any]):
         """The same; the loop need not come round."""
         assert self._scheduled is not None, "an end that is due was scheduled"
         self._scheduled.cancel()
+        self.is_due = False
         self._ended()
         return []
 

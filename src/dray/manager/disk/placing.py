@@ -65,6 +65,8 @@ def place_batch(
     As `place_all` does with records that leave no gap, in less than half the time. Raises
     StoreFull, and then nothing is kept; StorePoisoned.
     """
+    if len(sizes) == 1:
+        return [store.place(body, kinds[0])]
     pieces: list[Extent] = []
     places: list[Extent] = []
     offset = at = 0

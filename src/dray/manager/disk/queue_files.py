@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from dray.manager.facts import Fact, QueueCreated, QueueDeleted, QueueOptionsSet, QuotaSet
+from dray.manager.facts import (
+    Committed,
+    Fact,
+    QueueCreated,
+    QueueDeleted,
+    QueueOptionsSet,
+    QuotaSet,
+)
 from dray.manager.notices import NoticeKind, Notices
 from dray.manager.queue import QueueTable, StoredQueue
 from dray.model.classes import QueueKind
@@ -58,6 +65,9 @@ class FollowedFiles:
             self._notices.add(NoticeKind.QUEUE_FILES_WAIT, FOLDER, sentence)
         self._told_full = refused is not None
         match fact:
+            case Committed():
+                # Most facts, and nothing that the files say.
+                pass
             case QueueCreated(number):
                 self.write(self._queues.numbered(number))
             case QuotaSet(number) | QueueOptionsSet(number) if number:

@@ -39,6 +39,7 @@ from dray.wire.record import COPY_DEAD_LETTER
 _PLACE = struct.Struct("<III")
 _ROUTE = struct.Struct("<I")
 _ROUTE_AT = CLASS_AT - 1 - 2 * 4
+_ALONE = MARK_FIRST | MARK_LAST
 _TRANSACTION_FIELD = 5
 _KIND_FIELD = 13
 """In an unpacked tail: the places of the transaction and of the kind."""
@@ -179,11 +180,11 @@ def unpack_places(packed: bytes) -> list[Extent]:
 
 def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: int = 0) -> bytes:
     """The packed tails of records that join a queue as one group; `marks` are for all."""
-    if len(staged) == 1:
-        are_plain = staged[0].part == Part.PLAIN
-    else:
-        are_plain = {each.part for each in staged} == {Part.PLAIN}
-    if are_plain:
+    if len(staged) == 1 and staged[0].part == Part.PLAIN:
+        if transaction:
+            return pack_tail(staged[0], transaction, when_us, ordinal=1, marks=marks | _ALONE)
+        return pack_tail(staged[0], 0, when_us, marks=marks)
+    if {each.part for each in staged} == {Part.PLAIN}:
         return _plain_tails(staged, transaction, when_us, marks)
     if not transaction:
         return b"".join([pack_tail(each, 0, when_us, marks=marks) for each in staged])

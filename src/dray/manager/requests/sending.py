@@ -59,6 +59,8 @@ from dray.wire.record import (
     read_properties,
 )
 
+_FILE_OF = attrgetter("extent.file")
+
 
 def handle_send(
     transactions: Transactions, session: Session, request_id: int, head: Send, *, body: memoryview
@@ -149,14 +151,21 @@ def _send_at_once(transactions: Transactions, queue: StoredQueue, staged: list[S
     context = transactions.context
     number, lasts = staged[0].number, False
     marks = MARK_SINGLE if queue.options.transactional else 0
-    for is_express, run in groupby(staged, key=attrgetter("express")):
+    for is_express, run in _by_kind(staged):
         if is_express:
-            commit(context, 0, {queue.number: list(run)})
+            commit(context, 0, {queue.number: run})
             transactions.express_outcomes.add(number)
         else:
-            commit(context, number, {queue.number: list(run)}, marks=marks)
+            commit(context, number, {queue.number: run}, marks=marks)
             lasts = True
     return lasts
+
+
+def _by_kind(staged: list[Staged]) -> list[tuple[bool, list[Staged]]]:
+    """The runs of express messages, and of others; those of one heap file are of one kind."""
+    if len({*map(_FILE_OF, staged)}) == 1:
+        return [(staged[0].express, staged)]
+    return [(kind, list(run)) for kind, run in groupby(staged, key=attrgetter("express"))]
 
 
 def handle_reserve(
@@ -265,7 +274,7 @@ def _staged(
     """Properties of each record that a commit needs."""
     now_us = context.now_us
     transactional, outgoing = queue.options.transactional, queue.route is not None
-    if headers:
+    if len(headers) > 1:
         parts, ranks, flags, _, _, _, numbers, _, asked, _, _ = zip(*headers, strict=True)
         if not any(parts) and not any(asked) and not any(map(FLAG_TIMED.__and__, {*flags})):
             priorities = repeat(0) if transactional else ranks

@@ -17,6 +17,7 @@ from dray.delivery.keys import ManagerKey
 from dray.delivery.lineage import INCARNATIONS_KEPT, Past
 from dray.manager.events import Peer
 from dray.manager.facts import (
+    Committed,
     Fact,
     IncarnationBegan,
     ManagerNamed,
@@ -130,6 +131,9 @@ class StoreIdentity:
     def apply(self, fact: Fact) -> None:
         """Make the part of a fact true that is about identity."""
         match fact:
+            case Committed():
+                # Most facts, and nothing about identity.
+                pass
             case ManagerNamed():
                 self.key = ManagerKey(fact.key)
             case IncarnationBegan(number, age):
