@@ -22,8 +22,8 @@ from dray.manager.change.ends import DAMAGED_THERE, note_ends
 from dray.manager.context import Context
 from dray.manager.entries import (
     Entry,
+    any_came_back_in,
     fields_in,
-    has_come_back,
     is_express_entry,
     lookup_id_of,
     part_of,
@@ -59,7 +59,7 @@ def refuse_damaged(
     back from a receiver.
     """
     only_sent = not thorough and all(isinstance(piece, Extent) for piece in body)
-    if only_sent and not any(map(has_come_back, found)):
+    if only_sent and not any_came_back_in(b"".join(found)):
         return
     if (thorough or not any(isinstance(piece, Extent) for piece in body)) and _all_intact(
         context.store, b"".join(found), body

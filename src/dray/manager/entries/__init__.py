@@ -12,7 +12,6 @@ from dray.manager.entries.entry import (
     Entry,
     copies_of,
     expires_us_of,
-    has_come_back,
     is_express_entry,
     lookup_id_of,
     marks_of,
@@ -33,6 +32,7 @@ from dray.manager.entries.layout import (
 )
 from dray.manager.entries.packed import (
     any_asks_in,
+    any_came_back_in,
     claims_in,
     entries_in,
     entries_numbered,

@@ -134,11 +134,6 @@ def unpack(entry: bytes) -> Entry:
     )  # fmt: skip
 
 
-def has_come_back(entry: bytes) -> bool:
-    """Whether a receiver has given a message back."""
-    return bool(entry[KEY_BYTES + COUNTS_AT])
-
-
 def lookup_id_of(entry: bytes) -> int:
     """The position of a packed entry."""
     return int.from_bytes(entry[1:KEY_BYTES], "big")

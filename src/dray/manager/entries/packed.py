@@ -16,6 +16,7 @@ from dray.manager.entries.layout import (
     CLASS,
     COPIES_AT,
     COUNTS,
+    COUNTS_AT,
     ENTRY_BYTES,
     EXPIRES,
     EXPIRES_AT,
@@ -142,6 +143,11 @@ def any_asks_in(packed: bytes) -> bool:
     return bool(
         packed[KEY_BYTES + KIND_BYTE_AT :: ENTRY_BYTES].translate(None, _KINDS_ASKING_NOTHING)
     )
+
+
+def any_came_back_in(packed: bytes) -> bool:
+    """Whether a receiver has given any of packed entries back."""
+    return any(packed[KEY_BYTES + COUNTS_AT :: ENTRY_BYTES])
 
 
 def with_keys(tails: bytes, first: int) -> bytes:

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from dray.manager.entries.entry import is_express_entry, unpack, with_key
+from dray.manager.entries.entry import is_express_entry, unpack, with_abort, with_key
 from dray.manager.entries.packed import (
     any_asks_in,
+    any_came_back_in,
     claims_in,
     entries_in,
     expiries_in,
@@ -21,7 +22,7 @@ from dray.manager.entries.packed import (
     with_keys,
 )
 from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import pack_tail
+from dray.manager.entries.tails import _plain_tails, pack_tail, packed_tails
 from dray.store.heap.heap import Extent
 from tests.drawn_entries import tail
 
@@ -59,3 +60,23 @@ def test_records_side_by_side_are_one_run():
 
     packed = with_keys(at(1, 0, 70) + at(1, 70, 80) + at(2, 150, 90) + at(1, 150, 64), 1)
     assert runs_in(packed) == [Extent(1, 0, 150), Extent(2, 150, 90), Extent(1, 150, 64)]
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_one_entry_that_came_back_is_enough(at):
+    rng = Random(at)
+    entries = [with_key(pack_tail(plain(rng), 0, 1), 5 + each) for each in range(3)]
+    assert not any_came_back_in(b"".join(entries))
+    entries[at] = with_abort(entries[at])
+    assert any_came_back_in(b"".join(entries))
+
+
+@pytest.mark.parametrize("transaction", [0, 77])
+def test_a_record_alone_is_packed_as_a_group_of_one(transaction):
+    record = plain(Random(transaction))
+    assert packed_tails([record], transaction, 9, 4) == _plain_tails([record], transaction, 9, 4)
+
+
+def plain(rng: Random) -> Staged:
+    priority, copies = rng.randrange(8), rng.randrange(8)
+    return Staged(Extent(1, 2, 3), 4, 5, 0, priority, 6, rng.randrange(2), copies)

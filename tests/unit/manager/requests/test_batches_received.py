@@ -15,7 +15,7 @@ from dray.wire import message_frames, selections
 from tests.cost import calls_of
 
 BATCH = 100
-CALLS_MAX = 9
+CALLS_MAX = 5
 """Calls of Python functions for each message; 42 when every message was taken by itself."""
 
 
