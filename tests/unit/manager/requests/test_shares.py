@@ -139,8 +139,7 @@ def test_a_caller_whose_transactions_have_the_most_messages_begins_no_other(tmp_
 
 def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
     """Plain receives that are not confirmed are among them, and so are resumed uploads."""
-    for module in ("shares", "open_transaction"):
-        monkeypatch.setattr(f"dray.manager.transactions.{module}.OPEN_TRANSACTIONS_MAX", 20)
+    monkeypatch.setattr("dray.manager.transactions.open_transaction.OPEN_TRANSACTIONS_MAX", 20)
     driver = driver_with(tmp_path, *RULES)
     first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
     orders = first.open("orders")
