@@ -11,7 +11,10 @@ READ_FRAMES_PER_PASS: Final = 2_000
 """The same for small frames: about 50 ms at 40,000 a second."""
 CALLER_S: Final = 0.01
 """How long frames of a caller other than the owner are decided in a round of the loop: a hundred
-small ones, or a costly one. So others wait no longer than for its next frame."""
+small ones, or a costly one. So others wait no longer than for its next frame. Time in which the
+thread was ready and other programs had the processor does not count."""
+DELAYED_S_MIN: Final = 0.0005
+"""A frame that took less is not asked about it: asking costs some microseconds."""
 ENOUGH_TO_READ_ON: Final = 64 << 10
 """A read that gave less has emptied the socket; asking again would cost a call for nothing."""
 WRITE_BYTES_PER_PASS: Final = 8 << 20

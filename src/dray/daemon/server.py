@@ -367,6 +367,7 @@ class Server:
         self._certificate_ends.stop()
         self._notices.stop()
         self._around.intake.close()
+        self._around.run_delay.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._around.copier.idle(), STOP_S)
             self._around.copier.stop()

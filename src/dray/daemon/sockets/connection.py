@@ -294,6 +294,8 @@ class FrameConnection:
         """Pass frames on; those beyond the other end's share of time wait for another round."""
         caller, times = self.caller, self._around.times
         place = "" if caller is not None and caller.owner else self.place or self._dialled
+        if place and frames:
+            times.begin()
         for at, frame in enumerate(frames):
             if self._state is not _State.OPEN:
                 return

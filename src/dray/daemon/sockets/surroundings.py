@@ -17,6 +17,7 @@ from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets.intake import Intake
 from dray.daemon.sockets.time_shares import TimeShares
+from dray.daemon.timekeeper import RunDelay
 from dray.store.store import Store
 from dray.wire.stream import READ_BYTES
 
@@ -37,7 +38,8 @@ class Surroundings:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.inlet = bytearray(READ_BYTES)
         self.intake = Intake(loop, backlog)
-        self.times = TimeShares(loop)
+        self.run_delay = RunDelay()
+        self.times = TimeShares(loop, self.run_delay.seconds)
         self.copier = Copier(loop, backlog)
         self.notices = notices
         """Where what happens to connections is logged, each kind once a minute at the most."""
