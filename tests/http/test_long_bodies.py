@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from dray.console.http import bodies, long_body, protocol
+from dray.console.http import bodies, limits, long_body
 from dray.console.http.refusal import HttpRefusal
 from dray.console.http.server import server
 from dray.console.v1.calls import problem
@@ -180,7 +180,7 @@ def test_a_long_body_that_stalls_is_answered_408(monkeypatch):
 
 def test_a_client_that_stalls_while_its_body_is_dropped_is_hung_up_on(monkeypatch):
     monkeypatch.setattr(long_body, "STALLED_S", SHORT_S)
-    monkeypatch.setattr(protocol, "HEAD_S", LONG_S)
+    monkeypatch.setattr(limits, "HEAD_S", LONG_S)
 
     async def act():
         async with served(Reader().app) as (reader, writer):

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dray.console.form import read_form
-from dray.console.http import bodies, protocol
+from dray.console.http import bodies, limits, protocol
 from dray.console.http.refusal import HttpRefusal
 from dray.console.http.server import server
 from dray.console.v1.calls import problem
@@ -73,7 +73,7 @@ def short(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("beginning", [b"", b"GET /give HT", b"GET /give HTTP/1.1\r\nHost:"])
 def test_a_client_that_does_not_finish_the_head_of_a_request_is_hung_up_on(short, beginning):
-    short(protocol, "HEAD_S")
+    short(limits, "HEAD_S")
 
     async def stall():
         async with served(Bodies().app) as (reader, writer):
@@ -101,7 +101,7 @@ def test_a_body_that_stalls_is_answered_408_and_hung_up_on(short):
 
 @pytest.mark.slow
 def test_a_client_that_takes_nothing_of_an_answer_is_hung_up_on(short):
-    short(protocol, "STALLED_S")
+    short(limits, "STALLED_S")
 
     async def stall():
         given = Bodies()
@@ -176,7 +176,7 @@ async def whole_page(_request):
 
 @pytest.mark.slow
 def test_a_client_that_takes_nothing_of_its_last_answer_is_hung_up_on(short):
-    short(protocol, "STALLED_S")
+    short(limits, "STALLED_S")
 
     async def stall():
         async with narrow(Starlette(routes=[Route("/page", whole_page)])) as (running, client):
@@ -209,7 +209,7 @@ def test_a_client_that_takes_an_answer_slowly_may_take_its_time():
 
 
 def test_clients_that_come_at_once_with_their_requests_are_all_answered(monkeypatch):
-    monkeypatch.setattr(protocol, "WITHOUT_HEAD_MAX", 2)
+    monkeypatch.setattr(limits, "WITHOUT_HEAD_MAX", 2)
     app = Starlette(routes=[Route("/page", whole_page)])
 
     async def come():
