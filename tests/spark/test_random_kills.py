@@ -135,6 +135,8 @@ def test_drivers_killed_at_random_land_settle_and_send_each_message_once(pipelin
         rounds += 1
         assert rounds < 5 * kills, "drivers end before they are killed"
         if not pipeline.kill_one(takes):
+            # The first run was slower than this one.
+            takes *= 0.9
             continue
         killed += 1
         if not killed % KILLS_A_VERDICT:
