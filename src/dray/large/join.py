@@ -233,7 +233,6 @@ class LargeParts:
             assembly.header = 0
         elif seen.lookup_id == assembly.trailer:
             assembly.trailer = 0
-            assembly.closed = True
         elif seen.lookup_id in assembly.fragments:
             at = assembly.fragments.index(seen.lookup_id)
             del assembly.fragments[at], assembly.numbers[at]
