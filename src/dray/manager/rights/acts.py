@@ -32,7 +32,7 @@ from dray.wire import (
 )
 from dray.wire.head import Head
 
-Row = Callable[["Rights", "Session", Any], CallerAct | None]
+Row = Callable[[Rights, Session, Any], CallerAct | None]
 
 
 class _ToPeer(Protocol):

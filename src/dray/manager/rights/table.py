@@ -49,7 +49,7 @@ from dray.wire import (
 )
 from dray.wire.head import Head
 
-Row = Callable[["Rights", "Session", Any], None]
+Row = Callable[[Rights, Session, Any], None]
 _OfQuery = (
     batch_frames.StageForBatch
     | batch_frames.CommitBatch

@@ -32,19 +32,20 @@ class EmptyFiles:
         """Give up to `most` files back of those beyond `kept`, of each kind the last."""
         for pool in self._pools.values():
             excess = max(0, min(most, len(pool.free) - kept))
-            self._give_back(pool, sorted(pool.free, reverse=True)[:excess])
+            self._give_back(pool, sorted(pool.free, reverse=True)[:excess], most=excess)
 
     def give_back_one(self) -> bool:
         """Give one file back, whatever is kept for recycling; whether there was one."""
-        for pool in self._pools.values():
-            for number in sorted(pool.free, reverse=True):
-                if self._give_back(pool, [number]):
-                    return True
-        return False
+        return any(
+            self._give_back(pool, sorted(pool.free, reverse=True), most=1)
+            for pool in self._pools.values()
+        )
 
-    def _give_back(self, pool: HeapPool, numbers: Iterable[int]) -> int:
+    def _give_back(self, pool: HeapPool, numbers: Iterable[int], *, most: int) -> int:
         given = 0
         for number in numbers:
+            if given == most:
+                break
             if self._files[number].pins or self._files[number].readers:
                 continue
             pool.free.remove(number)
