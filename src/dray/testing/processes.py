@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -171,12 +171,8 @@ def interrupted_once() -> Iterator[None]:
             interrupted = True
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in INTERRUPTS}
-    try:
+    with _handled_by(interrupt):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -196,11 +192,20 @@ def uninterrupted() -> Iterator[None]:
         del frame
         held.append(number)
 
-    before = {number: signal.signal(number, hold) for number in INTERRUPTS}
+    try:
+        with _handled_by(hold):
+            yield
+    finally:
+        for late in held:
+            os.kill(os.getpid(), late)
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Give interrupts to `handler` until the end of the block."""
+    before = {number: signal.signal(number, handler) for number in INTERRUPTS}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for late in held:
-            os.kill(os.getpid(), late)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
