@@ -71,7 +71,7 @@ torture: $(READY) ## the tests that take minutes
 	@$(BIN)/pytest -m torture $(ARGS)
 
 mutations: $(READY) ## change single lines at random, and see whether a test fails (ARGS="--count 30")
-	@$(BIN)/python tools/mutations.py $(ARGS)
+	@$(BIN)/python -m tools.mutations $(ARGS)
 
 format: $(READY) ## put the code into shape
 	@$(BIN)/ruff check --quiet --fix-only

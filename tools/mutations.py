@@ -1,16 +1,16 @@
 """Change single lines of the source at random, and see whether a test fails.
 
-    python tools/mutations.py [--count 30] [--seed N] [--packages store,manager] [--stages N]
-        [--reached FILE] [--list]
+    python -m tools.mutations [--count 30] [--seed N] [--packages store,manager]
+        [--tests unit,crash] [--workers 2] [--stages N] [--list]
 
 Each change is made in a checkout of the last commit that is removed at the end; the work tree stays
-as it is. The test files run in stages, the likeliest and cheapest first, each file once, until the
-first failure: the module's own tests, those of its folder, those that import the module, those of
-its package, then the rest. A test counts if it fails twice. A change that no stage notices is
-printed with its line: write a test for it, or say why the line means the same.
-`--reached` names a file of coverage.py, written with `dynamic_context = test_function`. A stage
-with the tests that reach the line, those of its folder first, then stands for the next three.
-The exit status is 1 if a change survived.
+as it is. First the tests run once with probes (`probes.py`), which name the tests that can tell a
+change. These then run with the change in place, the likeliest and cheapest first, until the first
+failure: the module's own tests, those of its folder, other unit tests, and the later stages.
+Where there is no probe, all test files run in stages, each file once. `--stages` bounds these
+stages, and leaves the probes out. A test counts if it fails twice, and not without the change.
+A change that no test notices is printed with its line: write a test for it, or say why the line
+means the same. The exit status is 1 if a change survived.
 """
 
 from __future__ import annotations
@@ -26,17 +26,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import coverage
 import pytest
+
+from tools import probe_notes, probes
 
 HOUSE = Path(__file__).resolve().parent.parent
 PACKAGES = ("delivery", "large", "transfer", "wire", "store", "manager")
+LATER = ("simulation", "contract", "property", "crash", "unit", "integration", "docs")
+"""Folders of tests behind those of the module's package, the likeliest and cheapest first."""
 STAGE_S = 1800
+PROBES_S = 7200
 # A changed loop may build a list without an end and take the machine's memory from everybody.
 ADDRESSES_MAX = 12 << 30
 SWAPPED = {
@@ -74,8 +80,9 @@ class Asked(argparse.Namespace):
     count: int
     seed: int
     packages: str
+    tests: str = ""
+    workers: int = 2
     stages: int | None = None
-    reached: str = ""
     list: bool
 
 
@@ -85,8 +92,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--packages", default=",".join(PACKAGES))
-    parser.add_argument("--stages", type=int, help="run only so many stages, the likeliest first")
-    parser.add_argument("--reached", default="", help="coverage data that say which tests reach it")
+    everything = ",".join(("unit", "formats", *(each for each in LATER if each != "unit")))
+    parser.add_argument("--tests", default=everything, help="the folders of tests that are probed")
+    parser.add_argument("--workers", type=int, default=2, help="processes of the run with probes")
+    parser.add_argument("--stages", type=int, help="no probes: run only so many stages")
     parser.add_argument("--list", action="store_true", help="print the changes, run nothing")
     asked = parser.parse_args(arguments, Asked())
     chance = random.Random(asked.seed)  # noqa: S311 - repeatable, not secret
@@ -97,20 +106,26 @@ def main(arguments: list[str]) -> int:
         for each in chosen:
             print(told(each))
         return 0
-    survived = 0
+    verdicts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="dray-mutations-") as folder:
         checkout = Path(folder) / "checkout"
         _git("worktree", "add", "--quiet", "--detach", str(checkout), "HEAD")
         try:
+            probed = {} if asked.stages else probed_tests(checkout, chosen, asked)
             for number, each in enumerate(chosen, 1):
                 began = time.monotonic()
-                stage = noticed_by(checkout, each, asked)
-                survived += not stage
+                stage = noticed_by(checkout, each, probed.get(number), stages_max=asked.stages)
+                verdicts[stage.partition(":")[0] or "SURVIVED"] += 1
                 verdict = f"noticed by {stage}" if stage else "SURVIVED"
+                if not stage and probe_notes.UNKNOWN in probed.get(number, ()):
+                    verdict += ", but a process that no probe could name reached it"
                 verdict = f"{verdict} ({time.monotonic() - began:.0f} s)"
                 print(f"{number}. {verdict}: {told(each)}", flush=True)
         finally:
             _git("worktree", "remove", "--force", str(checkout))
+    survived = verdicts["SURVIVED"]
+    for stage, count in verdicts.most_common():
+        print(f"{count:4} {stage}")
     print(f"{len(chosen) - survived} of {len(chosen)} changes were noticed, seed {asked.seed}")
     return 1 if survived else 0
 
@@ -170,66 +185,116 @@ def _operator(
         yield right.lineno, first, first + len(old), new.encode()
 
 
-def noticed_by(checkout: Path, mutation: Mutation, asked: Asked) -> str:
-    """Make the change, run the stages, undo it; the stage and the test that failed, or nothing."""
-    path = checkout / mutation.path
-    text = path.read_text("utf-8")
+def probed_tests(checkout: Path, chosen: Sequence[Mutation], asked: Asked) -> dict[int, list[str]]:
+    """Run the tests once with a probe for each change; the tests that can tell it, by number."""
+    began = time.monotonic()
+    notes = checkout / "src" / f"{probes.NOTES}.py"
+    shutil.copy(HOUSE / "tools" / "probe_notes.py", notes)
+    folder = checkout / probe_notes.FOLDER.name
+    folder.mkdir()
+    numbers: list[int] = []
+    for path in sorted({each.path for each in chosen}):
+        text = (checkout / path).read_text("utf-8")
+        changes = [
+            (number, changed_text(text, each))
+            for number, each in enumerate(chosen, 1)
+            if each.path == path
+        ]
+        probed, placed = probes.with_probes(text, changes)
+        (checkout / path).write_text(probed, "utf-8")
+        numbers += placed
+    for number in numbers:
+        (folder / str(number)).touch()
+    tests = [f"tests/{each}" for each in asked.tests.split(",")]
+    many = ["-n", str(asked.workers), "--dist", "loadfile"] if asked.workers > 1 else []
+    ended = _run(checkout, ["-p", probes.NOTES, *many, *tests], PROBES_S)
+    if ended.returncode not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
+        raise SystemExit(f"the tests do not run with probes: {ended.stdout.decode()[-2000:]}")
+    found = {each: (folder / str(each)).read_text("utf-8").splitlines() for each in numbers}
+    _git("-C", str(checkout), "checkout", "--quiet", ".")
+    _git("-C", str(checkout), "clean", "-qfdx")
+    took = time.monotonic() - began
+    print(f"{len(numbers)} of {len(chosen)} changes were probed ({took:.0f} s)", flush=True)
+    return found
+
+
+def changed_text(text: str, mutation: Mutation) -> str:
+    """The text of a module with one line changed."""
     lines = text.split("\n")
-    reached = list(reaching(checkout, mutation, asked.reached)) if asked.reached else []
     lines[mutation.line - 1] = mutation.after
-    path.write_text("\n".join(lines), "utf-8")
+    return "\n".join(lines)
+
+
+def noticed_by(
+    checkout: Path,
+    mutation: Mutation,
+    probed: Sequence[str] | None = None,
+    *,
+    stages_max: int | None = None,
+) -> str:
+    """Make the change, run the stages, undo it; the stage and the test that failed, or nothing."""
+    planned: Iterator[tuple[str, list[str]]]
+    if probed is None:
+        planned = islice(stages(checkout, mutation.path), stages_max)
+    else:
+        planned = by_place(mutation.path, probed)
     ran: set[str] = set()
-    try:
-        most = max(2, asked.stages - 2) if reached and asked.stages else asked.stages
-        for stage, files in islice(stages(checkout, mutation.path, reached), most):
-            new = [each for each in files if each not in ran]
-            ran.update(new)
-            failed = failure(checkout, new) if new else ""
-            if failed:
+    failing_anyway: list[str] = []
+    for stage, tests in planned:
+        new = [each for each in tests if each not in ran]
+        ran.update(new)
+        while new:
+            with _changed(checkout / mutation.path, mutation):
+                failed = failure(checkout, new, failing_anyway)
+            if not failed:
+                break
+            if "::" not in failed or not _first_failure(checkout, [failed], []):
                 return f"{stage}: {failed}"
+            failing_anyway.append(failed)
+    return ""
+
+
+@contextmanager
+def _changed(path: Path, mutation: Mutation) -> Iterator[None]:
+    text = path.read_text("utf-8")
+    path.write_text(changed_text(text, mutation), "utf-8")
+    try:
+        yield
     finally:
         path.write_text(text, "utf-8")
         # A process of a test may have compiled the change; one of the same length would stay.
         shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
-    return ""
 
 
-def reaching(checkout: Path, mutation: Mutation, reached: str) -> Iterator[str]:
-    """The tests that execute the line; a whole file if the name of its test is not found in it."""
-    data = coverage.CoverageData(reached)
-    data.read()
-    ends = f"/{mutation.path}"
-    contexts: set[str] = set()
-    for measured in data.measured_files():
-        if measured.endswith(ends):
-            contexts.update(data.contexts_by_lineno(measured).get(mutation.line, ()))
-    for each in sorted(contexts - {""}):
-        module, _, name = each.rpartition(".")
-        file = f"{module.replace('.', '/')}.py"
-        if (checkout / file).is_file():
-            known = f"def {name}(" in (checkout / file).read_text("utf-8")
-            yield f"{file}::{name}" if known else file
+def by_place(path: str, probed: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The tests that probes name, all cases of each, in stages."""
+    *folders, name = path.removeprefix("src/dray/").split("/")
+    own = "/".join(["tests/unit", *folders])
+    tests = dict.fromkeys(each.partition("[")[0] for each in probed if each != probe_notes.UNKNOWN)
+    for stage, begins in (
+        ("its own tests", f"{own}/test_{name}"),
+        ("the tests of its folder", f"{own}/"),
+        ("the unit tests of its package", f"tests/unit/{folders[0]}/"),
+        *((f"tests/{each}", f"tests/{each}/") for each in ("unit", "formats", *LATER)),
+    ):
+        found = [each for each in tests if each.startswith(begins)]
+        if found:
+            yield stage, found
 
 
-def stages(
-    checkout: Path, path: str, reached: Sequence[str] = ()
-) -> Iterator[tuple[str, list[str]]]:
+def stages(checkout: Path, path: str) -> Iterator[tuple[str, list[str]]]:
     """The test files for a changed module, by stages, the likeliest and cheapest first."""
     *folders, name = path.removeprefix("src/dray/").split("/")
     own = "/".join(["tests/unit", *folders])
     yield "its own tests", _test_files(checkout, f"{own}/test_{name}")
-    if reached:
-        near = sorted(reached, key=lambda each: not each.startswith(f"{own}/"))
-        yield "the tests that reach it", near
-    else:
-        yield "the tests of its folder", _test_files(checkout, own)
-        module = ".".join(["dray", *folders, name.removesuffix(".py")])
-        unit = _test_files(checkout, "tests/unit")
-        importing = [each for each in unit if module in (checkout / each).read_text("utf-8")]
-        yield "the unit tests that import it", importing
-        package = _test_files(checkout, f"tests/unit/{folders[0]}", "tests/formats")
-        yield "the unit tests of its package", package
-    for folder in ("simulation", "contract", "property", "crash", "unit", "integration", "docs"):
+    yield "the tests of its folder", _test_files(checkout, own)
+    module = ".".join(["dray", *folders, name.removesuffix(".py")])
+    unit = _test_files(checkout, "tests/unit")
+    importing = [each for each in unit if module in (checkout / each).read_text("utf-8")]
+    yield "the unit tests that import it", importing
+    package = _test_files(checkout, f"tests/unit/{folders[0]}", "tests/formats")
+    yield "the unit tests of its package", package
+    for folder in LATER:
         yield f"tests/{folder}", _test_files(checkout, f"tests/{folder}")
 
 
@@ -242,9 +307,9 @@ def _test_files(checkout: Path, *places: str) -> list[str]:
     return found
 
 
-def failure(checkout: Path, tests: list[str]) -> str:
+def failure(checkout: Path, tests: list[str], without: Sequence[str] = ()) -> str:
     """The first test that fails and fails again, or nothing."""
-    by_chance: list[str] = []
+    by_chance = list(without)
     while failed := _first_failure(checkout, tests, by_chance):
         if "::" not in failed or _first_failure(checkout, [failed], []):
             return failed
@@ -254,26 +319,31 @@ def failure(checkout: Path, tests: list[str]) -> str:
 
 def _first_failure(checkout: Path, tests: list[str], without: list[str]) -> str:
     """A run without an end, or of memory, is a failure."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += ["-p", "no:randomly", *tests]
-    command += [f"--deselect={each}" for each in without]
-    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        ended = subprocess.run(
-            command,
-            cwd=checkout,
-            env=environment,
-            capture_output=True,
-            preexec_fn=_bound_memory,
-            timeout=STAGE_S,
-            check=False,
-        )
+        ended = _run(checkout, ["-x", *tests, *(f"--deselect={each}" for each in without)], STAGE_S)
     except subprocess.TimeoutExpired:
         return "a run without an end"
     if ended.returncode in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         return ""
     found = re.search(rb"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", ended.stdout, re.MULTILINE)
     return found[1].decode() if found else "a run that does not begin, or breaks off"
+
+
+def _run(
+    checkout: Path, arguments: list[str], timeout: float
+) -> subprocess.CompletedProcess[bytes]:
+    """Run pytest in a checkout."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        preexec_fn=_bound_memory,
+        timeout=timeout,
+        check=False,
+    )
 
 
 def _bound_memory() -> None:

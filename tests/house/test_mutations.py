@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import coverage
 import pytest
 
-from tools import mutations
+from tools import mutations, probe_notes
 
 TEXT = '''"""What is said is not changed: 1 < 2."""
 LIMIT = 41
@@ -56,7 +55,7 @@ def test_a_change_that_no_test_notices_survives_and_is_undone(tmp_path, changed,
     compiled.touch()
     line = 1 if noticed else 2
     mutation = mutations.Mutation("src/dray/store/bounds.py", line, "", changed)
-    stage = mutations.noticed_by(tmp_path, mutation, mutations.Asked())
+    stage = mutations.noticed_by(tmp_path, mutation)
     expected = "its own tests: tests/unit/store/test_bounds.py::test_limit"
     assert stage == (expected if noticed else "")
     assert source.read_text() == text
@@ -75,27 +74,39 @@ def test_a_test_that_fails_once_notices_nothing(tmp_path):
     assert mutations.failure(tmp_path, ["test_chance.py"]) == ""
 
 
-def test_only_the_tests_that_reach_a_line_run_if_they_are_known(tmp_path):
-    test = tmp_path / "tests/unit/store/test_bounds.py"
-    test.parent.mkdir(parents=True)
-    test.write_text("def test_limit():\n    pass\n")
-    data = coverage.CoverageData(str(tmp_path / "reached"))
-    for context in ("tests.unit.store.test_bounds.test_limit", "tests.unit.gone.test_limit", ""):
-        data.set_context(context)
-        data.add_lines({"/elsewhere/src/dray/store/bounds.py": [1]})
-    data.write()
-    reaching = [
-        list(
-            mutations.reaching(
-                tmp_path, mutations.Mutation(path, line, "", ""), str(tmp_path / "reached")
-            )
-        )
-        for path, line in (("src/dray/store/bounds.py", 1), ("src/dray/store/bounds.py", 2))
+def test_the_tests_that_a_probe_names_run_in_stages_with_all_their_cases():
+    probed = [
+        "tests/crash/test_kills.py::test_kill",
+        "tests/unit/daemon/test_far.py::test_far",
+        "tests/unit/store/log/test_bounds.py::test_limit[2]",
+        "tests/unit/store/log/test_other.py::test_other",
+        "tests/unit/store/test_store.py::test_store",
+        "tests/unit/store/log/test_bounds.py::test_limit[1]",
+        probe_notes.UNKNOWN,
     ]
-    assert reaching == [["tests/unit/store/test_bounds.py::test_limit"], []]
-    stages = mutations.stages(tmp_path, "src/dray/store/bounds.py", reaching[0])
-    assert next(stages)[0] == "its own tests"
-    assert next(stages) == ("the tests that reach it", reaching[0])
+    planned = dict(mutations.by_place("src/dray/store/log/bounds.py", probed))
+    ran = [each for tests in planned.values() for each in tests]
+    assert list(dict.fromkeys(ran)) == [
+        "tests/unit/store/log/test_bounds.py::test_limit",
+        "tests/unit/store/log/test_other.py::test_other",
+        "tests/unit/store/test_store.py::test_store",
+        "tests/unit/daemon/test_far.py::test_far",
+        "tests/crash/test_kills.py::test_kill",
+    ]
+    assert next(iter(planned)) == "its own tests"
+    assert list(planned)[-1] == "tests/crash"
+
+
+def test_a_test_that_fails_without_the_change_notices_nothing(tmp_path):
+    source = tmp_path / "src/dray/store/bounds.py"
+    tests = tmp_path / "tests/unit/store/test_bounds.py"
+    for path in (source, tests):
+        path.parent.mkdir(parents=True)
+    source.write_text("LIMIT = 41\n")
+    tests.write_text("def test_fails():\n    assert False\n")
+    mutation = mutations.Mutation("src/dray/store/bounds.py", 1, "", "LIMIT = 42")
+    assert mutations.noticed_by(tmp_path, mutation) == ""
+    assert source.read_text() == "LIMIT = 41\n"
 
 
 def test_each_test_file_runs_once_and_those_that_import_the_module_come_before_the_rest(tmp_path):
