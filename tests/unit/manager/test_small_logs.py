@@ -11,7 +11,7 @@ from dray.manager.facts import Committed
 from dray.manager.queue import cost_of_sending
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
-from dray.wire import message_frames, queue_frames
+from dray.wire import message_frames, queue_frames, selections
 from dray.wire.record import RecordHeader
 from tests.inspection import look_into
 from tests.unit.manager import conftest
@@ -141,6 +141,25 @@ def test_a_purge_takes_what_was_there_when_it_was_asked_for_and_nothing_later(tm
     until_done(driver)
     assert caller.receive(queue)[1] == [b"late"]
     assert waiting(caller, "orders") == 0
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_a_purge_leaves_the_next_message_alone_also_while_a_transaction_holds_it(tmp_path):
+    """The first message that was sent after the purge was asked for."""
+    driver = conftest.ManagerDriver(tmp_path)
+    caller, other = driver.session(), driver.session()
+    queue = caller.create("orders")
+    send_all(caller, queue, 1_000)
+    request = caller.ask(queue_frames.PurgeQueue(queue))
+    assert done(caller, request) is None, "it goes on"
+    caller.send(queue, Message(body=b"next"))
+    holding = other.number_for()
+    other.receive(queue, transaction=holding, select=selections.SelectAt(1_001))
+    until_done(driver)
+    assert done(caller, request) == 1_000
+    other.call(message_frames.Abort(holding))
+    until_done(driver)
+    assert caller.receive(queue)[1] == [b"next"]
 
 
 @pytest.mark.usefixtures("small_logs")

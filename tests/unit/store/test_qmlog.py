@@ -179,6 +179,8 @@ def test_a_short_file_is_cut_off_only_where_a_group_could_have_been(log, disk, r
     write(log, b"a" * 1000)
     disk.cut_off("QMLog", 4096)
     assert not reader.is_cut_off_at(log.head)
+    disk.cut_off("QMLog", 1600)
+    assert not reader.is_cut_off_at(log.head)
     disk.cut_off("QMLog", 1599)
     assert reader.is_cut_off_at(log.head)
     disk.cut_off("QMLog", 600)

@@ -24,7 +24,7 @@ from dray.wire.frames import (
 from dray.wire.large_frames import Range
 from dray.wire.message_frames import Abort
 from dray.wire.queue_frames import OpenQueue
-from dray.wire.stream import FrameStream
+from dray.wire.stream import READ_BYTES, FrameStream
 from tests.unit.wire.speech import encoded, heard, spoken
 
 
@@ -187,6 +187,59 @@ def test_between_frames_nothing_is_held():
     for said in (encoded(Done()), encoded(Range(), 1, bytes(300_000)), encoded(LONG)):
         assert len(fed(stream, said)) == 1
         assert stream.held_bytes == 0
+
+
+def test_memory_for_a_cut_frame_is_asked_for_until_there_is_some():
+    answers = [False, False, True]
+    asked = []
+
+    def grant(size):
+        asked.append(size)
+        return answers.pop(0)
+
+    stream = FrameStream(grant=grant)
+    body = bytes(range(256)) * 400
+    assert fed(stream, encoded(Cut(0), 0, encode_frame(Range(), 3, len(body)))) == []
+    for times in (1, 2):
+        assert (len(asked), stream.waits_for, stream.held_bytes) == (times, asked[0], 0)
+        assert stream.go_on() == []
+    assert (len(asked), stream.waits_for) == (3, 0)
+    assert stream.held_bytes >= len(body)
+    (frame,) = fed(stream, encoded(Continuation(0), 0, body))
+    assert (frame.request_id, bytes(frame.body)) == (3, body)
+
+
+def test_pieces_that_came_together_with_a_cut_wait_until_it_has_memory():
+    answers = [False, True]
+    stream = FrameStream(grant=lambda _: answers.pop(0))
+    body = bytes(range(256)) * 80
+    said = encoded(Cut(0), 0, encode_frame(Range(), 3, len(body)))
+    stream.buffer()[: len(said)] = said
+    piece = encoded(Continuation(0), 0, body)
+    stream.buffer()[len(said) : len(said) + len(piece)] = piece
+    assert stream.received(len(said) + len(piece)) == []
+    assert stream.waits_for >= len(body)
+    (frame,) = stream.go_on()
+    assert (frame.request_id, bytes(frame.body)) == (3, body)
+
+
+@pytest.mark.parametrize(
+    ("spare", "size", "is_used"),
+    [
+        (READ_BYTES + 2, READ_BYTES + 1, True),
+        (READ_BYTES + 1, READ_BYTES + 1, True),
+        (READ_BYTES + 1, READ_BYTES + 2, False),
+        (READ_BYTES + 1, READ_BYTES, False),
+    ],
+)
+def test_spare_memory_serves_a_large_body_that_it_can_hold_and_no_small_one(spare, size, is_used):
+    stream = FrameStream()
+    memory = bytearray(spare)
+    stream.give_back(memoryview(memory))
+    said = encoded(Range(), 1, bytes(size))
+    # Not at once: a small body that is whole is never put anywhere else.
+    frames = fed(stream, said[:100]) + fed(stream, said[100:])
+    assert (frames[0].body.obj is memory) == is_used
 
 
 LONG = Failed("error", "x" * 300_000)

@@ -10,6 +10,7 @@ from dray import errors
 from dray.manager.change import express as express_messages
 from dray.manager.events import Answer
 from dray.manager.facts import Committed, PositionsReserved, decode_fact
+from dray.manager.notices import NoticeKind
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
@@ -459,3 +460,22 @@ def test_an_acknowledgment_in_a_transactional_queue_lasts_whatever_it_is_about(
     )
     driver.crash()
     assert len(bodies(driver.session(), answers)) == 1
+
+
+def test_an_express_dead_letter_for_which_there_is_no_room_is_lost_and_the_operator_is_told(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is all there is of it; a recoverable message stays where it lies."""
+    caller = driver.session()
+    queue = caller.create("orders", transactional=False)
+    caller.send(queue, *express("a", use_dead_letter_queue=True))
+
+    def full(*_: object) -> None:
+        raise errors.StoreFull("the disk is full", file="p0000001.mq")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.store, "place", full)
+        caller.call(queue_frames.PurgeQueue(queue))
+    assert info(caller, "system$;deadletter").copies_skipped == 1
+    assert caller.what_is_in("system$;deadletter") == ([], [])
+    assert NoticeKind.DEAD_LETTER_LOST in [each.kind for each in driver.manager.notices()]

@@ -10,15 +10,18 @@ import pytest
 from dray.errors import ReceiveTimeout, StoreCorrupt
 from dray.manager.change.quarantine import QUARANTINE_NAME
 from dray.manager.entries import unpack
+from dray.model.classes import MessageClass
 from dray.model.message import Message
 from dray.offline.backup import back_up_stopped
 from dray.offline.checking import check_store
 from dray.offline.restoring import restore
-from dray.wire import message_frames
+from dray.store.kinds import file_name
+from dray.wire import frames, large_frames, message_frames, peer_frames
 from tests.inspection import look_into
 from tests.unit.manager import conftest
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
+from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
 SMALL = b"x" * 100
 
@@ -170,3 +173,30 @@ def test_a_long_message_that_was_given_back_is_looked_at_before_it_is_given_agai
         caller.receive(queue)
     assert caller.receive(queue)[1] == [bodies[0], bodies[2]]
     assert len(look_into(driver.manager).state.queues.named(QUARANTINE_NAME).index) == 1
+
+
+@pytest.mark.parametrize(("dead_letter", "remote"), [(True, True), (False, True), (True, False)])
+def test_the_source_of_a_damaged_part_is_told_if_it_keeps_its_dead_letters(
+    tmp_path: Path, dead_letter: bool, remote: bool
+):
+    pair = Pair(tmp_path)
+    there = pair.destination.session()
+    queue = there.create("orders")
+    client = pair.source.session() if remote else there
+    sending = client.number_for()
+    to = client.open(ADDRESS if remote else "orders")
+    send_large(client, to, 2, sending, use_dead_letter_queue=dead_letter)
+    client.commit(sending, 3)
+    pair.deliver()
+    found = take_large(there, queue, there.number_for())
+    part = found.parts[0].lookup_id
+    entry = look_into(pair.destination.manager).state.queues.numbered(queue).index.held(part)[0]
+    with (pair.destination.path / "storage" / file_name(unpack(entry).file)).open("r+b") as file:
+        file.seek(unpack(entry).offset + unpack(entry).length - 1)
+        file.write(b"?")
+    assert there.call(large_frames.PartDamaged(queue, part)) == frames.Done(1)
+    pair.deliver()
+    said = [each for each in pair.said if isinstance(each, peer_frames.Confirmations)]
+    told = [each.message_class for head in said for each in head.confirmations]
+    assert told.count(MessageClass.NACK_RECEIVE_REJECTED) == (dead_letter and remote)
+    assert len(look_into(pair.destination.manager).state.queues.named(QUARANTINE_NAME).index) == 1

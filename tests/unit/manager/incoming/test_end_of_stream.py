@@ -12,6 +12,7 @@ from crc32c import crc32c
 from dray import errors
 from dray.delivery.incoming import StreamKey
 from dray.manager.events import (
+    CloseSession,
     Dial,
     LinkDown,
     LinkFrame,
@@ -381,6 +382,21 @@ def test_ends_on_a_line_that_was_given_up_are_bounded(
     for stream in range(4):
         source.say(new, peer_frames.EndStream(stream))
     assert [getattr(each, "session", 0) for each in driver.effects][-2:] == [old, new]
+
+
+def test_a_line_with_as_many_ends_as_are_remembered_stays(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.incoming.end_of_stream.ENDS_REMEMBERED_MAX", 3)
+    source = Source(driver)
+    old, new = source.line(), source.line()
+    source.say(new, peer_frames.EndStream(0))
+    driver.effects.clear()
+    for stream in (1, 2):
+        source.say(new, peer_frames.EndStream(stream))
+    assert not any(isinstance(each, CloseSession) for each in driver.effects)
+    source.say(new, peer_frames.EndStream(3))
+    assert [each.session for each in driver.effects if isinstance(each, CloseSession)] == [old]
 
 
 def test_a_source_that_is_restored_with_the_queue_goes_on_and_repeats_nothing(

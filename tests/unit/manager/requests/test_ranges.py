@@ -422,3 +422,77 @@ def test_a_range_begins_behind_a_message_that_a_receiver_holds(driver: ManagerDr
     reading = reader.open("orders")
     assert read(reader, reading, 1)[0] == [2, 3]
     assert read(reader, reading, 2)[0] == [3]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_range_with_limits_ends_before_a_transaction_whose_rest_a_receiver_holds(
+    driver: ManagerDriver, large: bool
+) -> None:
+    caller, other = driver.session(), driver.session()
+    queue = caller.create("orders")
+    for count in (1, 3):
+        transaction = caller.number_for()
+        for _ in range(count):
+            if large:
+                send_large(caller, queue, 1, transaction)
+            else:
+                caller.send(queue, Message(), transaction=transaction, guarded=False)
+        caller.commit(transaction, count * (3 if large else 1))
+    second, third = (7, 10) if large else (3, 4)
+
+    def last(after: int = 0) -> int:
+        return measure(caller, queue, after, max_messages=10, large=large).last
+
+    holding = other.number_for()
+    other.call(message_frames.Settle(queue, third + 2 * large, holding, 0, third - 1))
+    assert last() == 1
+    assert last(1) == second, "nothing is held back where no position is better"
+    other.commit(holding, 0)
+    assert last() == second, "no more comes of it"
+
+
+@pytest.mark.parametrize("limits", [{}, {"pieces": 3}, {"max_messages": 1_000}])
+def test_a_range_ends_at_the_position_that_the_caller_names_wherever_it_is(
+    driver: ManagerDriver, limits: dict[str, int]
+) -> None:
+    """Positions stand together in pages; the last of a page is none too many."""
+    caller = driver.session()
+    queue = caller.create("orders", transactional=False)
+    bodies(caller, queue, *[1] * 600)
+    assert [measure(caller, queue, upto=each, **limits).last for each in range(1, 601)] == [
+        *range(1, 601)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "left"),
+    [
+        (0, 1, [4, 7]),
+        (1, 4, [1, 7]),
+        (0, 4, [7]),
+        (3, 6, [1, 7]),
+        (4, 6, [1, 4, 7]),
+        (1, 7, [1]),
+    ],
+)
+def test_a_transaction_settles_the_large_messages_that_begin_in_the_range(
+    driver: ManagerDriver, after: int, upto: int, left: list[int]
+) -> None:
+    """Behind its first position, up to its last one: as a range that is settled at once."""
+    caller = driver.session()
+    queue = caller.create("files")
+    for _ in range(3):
+        transaction = caller.number_for()
+        send_large(caller, queue, 1, transaction)
+        caller.commit(transaction, 3)
+
+    def listed() -> list[int]:
+        found = caller.call(large_frames.LargeList(queue, 0, 100))
+        assert isinstance(found, large_frames.LargeListed)
+        return [each.first_lookup_id for each in found.entries]
+
+    taking = caller.number_for()
+    parts = 3 * (3 - len(left))
+    assert caller.call(message_frames.Settle(queue, upto, taking, 0, after)) == frames.Done(parts)
+    caller.commit(taking, 0)
+    assert listed() == left
