@@ -31,7 +31,8 @@ from dray.model.access_info import ActInfo
 from dray.model.callers import OWNER, Caller
 from dray.model.limits import ACTS_REMEMBERED_MAX
 from dray.model.words import counted
-from dray.store.access_log import AccessLine, AccessLog, last_entries
+from dray.store.access_log import AccessEntry, AccessLog, last_entries
+from dray.store.chain import moment
 
 _ACTS = frozenset(map(str, ActKind))
 _log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class AccessRecord:
         self._access_log = None if data is None else AccessLog(data)
         self._worker = Worker(loop, "dray-access")
         self._repeats: Repeats[CallerAct] = Repeats(loop, clock, self._say)
-        self._waiting: list[AccessLine] = []
+        self._waiting: list[AccessEntry] = []
         self._lost = 0
         self._is_writing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -106,8 +107,8 @@ class AccessRecord:
         texts = "\n".join(map(str, access.rules))
         digest = hashlib.sha256(texts.encode()).hexdigest()
         subject = f"{len(access.rules)} rules, open: {access.is_open}, sha256 {digest}".lower()
-        line = AccessLine(self._clock.now(), "rules", OWNER.name, "", 0, occasion, subject)
-        self._add(line)
+        now = moment(self._clock.now())
+        self._add(AccessEntry(0, now, "rules", OWNER.name, "", 0, occasion, subject))
 
     async def stop(self) -> None:
         """Write everything that waits, and close the log."""
@@ -125,21 +126,15 @@ class AccessRecord:
             self._access_log.close()
 
     def _say(self, act: CallerAct, times: int, _seconds: float) -> None:
-        caller = act.caller
+        now, caller = moment(self._clock.now()), act.caller
         self._add(
-            AccessLine(
-                self._clock.now(),
-                act.kind,
-                caller.name,
-                caller.address,
-                act.session,
-                act.frame,
-                act.subject,
-                times,
+            AccessEntry(
+                0, now, act.kind, caller.name, caller.address, act.session, act.frame,
+                act.subject, times,
             )
-        )
+        )  # fmt: skip
 
-    def _add(self, line: AccessLine) -> None:
+    def _add(self, line: AccessEntry) -> None:
         if self._access_log is None:
             return
         if len(self._waiting) >= ACCESS_LINES_WAITING_MAX:
@@ -155,11 +150,11 @@ class AccessRecord:
         lines, self._waiting = self._waiting, []
         lost, self._lost = self._lost, 0
         if lost:
-            lines.append(AccessLine(self._clock.now(), "lost", times=lost))
+            lines.append(AccessEntry(0, moment(self._clock.now()), "lost", times=lost))
         job = partial(self._access_log.append, lines)
         self._worker.submit(job, partial(self._written, lines, lost))
 
-    def _written(self, lines: list[AccessLine], lost: int, error: BaseException | None) -> None:
+    def _written(self, lines: list[AccessEntry], lost: int, error: BaseException | None) -> None:
         self._is_writing = False
         if error is None:
             self._write()

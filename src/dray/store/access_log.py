@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,6 @@ from dray.store.chain import (
     ChainReport,
     before_first,
     decoded,
-    moment,
     read_end,
     read_lines,
     unusable,
@@ -41,7 +40,7 @@ ACCESS_NAMES: Final = (
 """All names, the oldest first."""
 
 
-class AccessEntry(msgspec.Struct, frozen=True, kw_only=True):
+class AccessEntry(msgspec.Struct, frozen=True):
     """One act of a caller.
 
     `act`: refused, manage, keep, deliver, rules, lost; `session` is 0 outside of sessions; with
@@ -51,31 +50,13 @@ class AccessEntry(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     time: str
     act: str
-    caller: str
-    address: str
-    session: int
-    frame: str
-    subject: str
-    times: int
-    previous: str
-
-
-class AccessLine(NamedTuple):
-    """The part of an entry that its writer knows; `at` is a time in seconds since 1970."""
-
-    at: float
-    act: str
     caller: str = ""
     address: str = ""
     session: int = 0
     frame: str = ""
     subject: str = ""
     times: int = 1
-
-    def entry(self, number: int, previous: str) -> AccessEntry:
-        """The entry of that number behind the one of that digest."""
-        told = self._asdict()
-        return AccessEntry(number=number, time=moment(told.pop("at")), previous=previous, **told)
+    previous: str = ""
 
 
 class AccessLog:
@@ -95,11 +76,11 @@ class AccessLog:
             head = head._replace(entries=report.entries, digest=report.digest)
         self._file = ChainedFile(self._data / ACCESS_NAME, head)
 
-    def append(self, lines: Sequence[AccessLine]) -> None:
-        """Write lines durably, all or none. Raises StoreError."""
+    def append(self, entries: Sequence[AccessEntry]) -> None:
+        """Write entries durably, all or none, numbered anew. Raises StoreError."""
         if self._file.size >= self._bytes_max:
             self._begin_another()
-        self._file.add([line.entry for line in lines])
+        self._file.add(entries)
 
     def close(self) -> None:
         """Give the descriptor back."""

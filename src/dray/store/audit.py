@@ -24,7 +24,7 @@ AUDIT_NAME: Final = "audit.jsonl"
 _log = logging.getLogger("dray.audit")
 
 
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+class AuditEntry(msgspec.Struct, frozen=True):
     """One change. `change`: added, edited, deleted, moved, cut; `seen`: running, start, command."""
 
     number: int
@@ -33,7 +33,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     seen: str
     detail: str = ""
-    previous: str
+    previous: str = ""
 
 
 def read_entries(path: str | os.PathLike[str]) -> Iterator[AuditEntry]:
@@ -50,18 +50,6 @@ class AuditLog(ChainedFile):
 
     def append(self, change: str, file: str, *, seen: str, now: float, detail: str = "") -> None:
         """Write an entry durably, and to the log of the program. Raises StoreError."""
-
-        def entry(number: int, previous: str) -> AuditEntry:
-            return AuditEntry(
-                number=number,
-                time=moment(now),
-                change=change,
-                file=file,
-                seen=seen,
-                detail=detail,
-                previous=previous,
-            )
-
-        self.add([entry])
+        self.add([AuditEntry(0, moment(now), change, file, seen, detail)])
         if seen != "command":
             _log.warning("%s was %s by another program%s", file, change, detail and f": {detail}")

@@ -13,7 +13,7 @@ import fcntl
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,10 +55,6 @@ class ChainReport(NamedTuple):
 
 BEGINNING: Final = ChainHead(0, ORIGIN)
 """Where a chain begins."""
-EntryOf = Callable[[int, str], msgspec.Struct]
-"""Makes an entry of its number and of the digest before it."""
-
-
 _Entry = TypeVar("_Entry", bound=msgspec.Struct)
 
 
@@ -163,12 +159,13 @@ class ChainedFile:
             self.close()
             raise unusable(path, error) from error
 
-    def add(self, entries: Sequence[EntryOf]) -> None:
-        """Write entries durably, all or none. Raises StoreError."""
+    def add(self, entries: Sequence[msgspec.Struct]) -> None:
+        """Write entries durably, all or none, each linked to the one before. Raises StoreError."""
         with self._lock:
             head, images = self.head, []
-            for entry_of in entries:
-                image = msgspec.json.encode(entry_of(head.entries + 1, head.digest)) + b"\n"
+            for each in entries:
+                links = {"number": head.entries + 1, "previous": head.digest}
+                image = msgspec.json.encode(msgspec.structs.replace(each, **links)) + b"\n"
                 images.append(image)
                 head = ChainHead(head.entries + 1, _digest(image))
             try:

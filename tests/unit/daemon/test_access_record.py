@@ -14,7 +14,8 @@ from dray.errors import StoreError
 from dray.manager.events import ActKind, CallerAct
 from dray.model.access import Access, AccessRule, Verb
 from dray.model.callers import NOBODY, Caller
-from dray.store.access_log import AccessLine, AccessLog, read_access_log, verify_access_log
+from dray.store.access_log import AccessEntry, AccessLog, read_access_log, verify_access_log
+from dray.store.chain import moment
 from tests.unit.daemon.test_notice_log import Time
 
 ADA = Caller("user:ada", address="10.0.0.1:4000")
@@ -183,8 +184,10 @@ def test_acts_that_could_never_be_written_are_an_error_in_the_log(tmp_path, monk
 
 def test_the_last_acts_are_those_of_callers_the_newest_first(tmp_path):
     log = AccessLog(tmp_path)
-    log.append([AccessLine(at, "manage", "user:ada", subject=str(at)) for at in range(300)])
-    log.append([AccessLine(300, "rules", "owner", frame="start"), AccessLine(301, "lost")])
+    acts = [AccessEntry(0, moment(at), "manage", "user:ada", subject=str(at)) for at in range(300)]
+    log.append(acts)
+    rules = AccessEntry(0, moment(300), "rules", "owner", frame="start")
+    log.append([rules, AccessEntry(0, moment(301), "lost")])
     log.close()
     path = tmp_path / "access.jsonl"
     path.write_bytes(path.read_bytes().replace(b"1970-01-01T00:04:59", b"some other words..."))

@@ -11,17 +11,19 @@ from dray.errors import StoreError
 from dray.store.access_log import (
     ACCESS_NAME,
     ACCESS_NAMES,
-    AccessLine,
+    AccessEntry,
     AccessLog,
     last_entries,
     read_access_log,
     verify_access_log,
 )
-from dray.store.chain import ORIGIN
+from dray.store.chain import ORIGIN, moment
 from dray.store.limits import ACCESS_LOG_BYTES_MAX
 
 NOW = 1_700_000_000.25
-LINES = [AccessLine(NOW, "refused", "user:ada", "process 7", 3, "PurgeQueue", "orders", 5)]
+LINES = [
+    AccessEntry(0, moment(NOW), "refused", "user:ada", "process 7", 3, "PurgeQueue", "orders", 5)
+]
 
 
 def fill(data, files, *, lines_each=4):
