@@ -8,9 +8,7 @@ table of clients' frames is in `requests/requests.py`, that of streams in `incom
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
-from dray.manager import relay
 from dray.manager.context import Context
 from dray.manager.incoming import ArrivingStreams
 from dray.manager.peers import (
@@ -18,8 +16,6 @@ from dray.manager.peers import (
     Links,
     Sources,
     Strangers,
-    handle_confirmations_acked,
-    handle_repair_answer,
 )
 from dray.manager.relay import Relay
 from dray.manager.requests import BodyHandler, Handler, Requests
@@ -61,14 +57,14 @@ class Subjects:
         self.for_clients = self.requests.without_body
         self.for_managers: Mapping[type[Head], Handler] = {
             **self.streams.without_body,
-            peer_frames.ConfirmationsAcked: partial(handle_confirmations_acked, self.sources),
-            peer_frames.RepairAnswer: partial(handle_repair_answer, self.holes),
-            transfer_frames.AttachBox: partial(relay.handle_attach, self.relay),
-            transfer_frames.Credit: partial(relay.handle_credit, self.relay),
+            peer_frames.ConfirmationsAcked: self.sources.handle_acked,
+            peer_frames.RepairAnswer: self.holes.handle_answer,
+            transfer_frames.AttachBox: self.relay.handle_attach,
+            transfer_frames.Credit: self.relay.handle_credit,
         }
         of_managers: Mapping[type[Head], BodyHandler] = {
             **self.streams.with_body,
-            transfer_frames.Post: partial(relay.handle_post, self.relay),
+            transfer_frames.Post: self.relay.handle_post,
         }
         self.with_body: dict[tuple[str, type[Head]], BodyHandler] = {
             **{("client", kind): handler for kind, handler in self.requests.with_body.items()},

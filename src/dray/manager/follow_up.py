@@ -39,7 +39,6 @@ class QueuesMade:
     """Queues by the caller that made each, since the start."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._of: dict[str, set[int]] = {}
         self._made_by: dict[int, str] = {}
 

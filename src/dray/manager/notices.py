@@ -98,7 +98,6 @@ class Notices:
     """Notices for the operator that the daemon has not fetched yet."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._counts: dict[tuple[str, str, str], int] = {}
 
     def add(self, kind: NoticeKind, subject: str, sentence: str, times: int = 1) -> None:

@@ -30,7 +30,6 @@ class Meter:
     """Bytes that were passed on to one connection and of which it has not said that it has them."""
 
     def __init__(self) -> None:
-        """Begin with nothing under way."""
         self.under_way = 0
 
     def spend(self, size: int) -> bool:
@@ -49,7 +48,6 @@ class Relay:
     """Which session has which box, and over which links boxes are reached. Volatile."""
 
     def __init__(self, context: Context) -> None:
-        """Begin without boxes."""
         self.context = context
         self._owners: dict[str, tuple[Session, Peer | None, str]] = {}
         self._owned: Counter[str] = Counter()
@@ -163,33 +161,30 @@ class Relay:
             if tell and peer in self._links:
                 self.context.effects.append(LinkSend(peer, AttachBox(box, queue, attached=False)))
 
+    def handle_attach(self, session: Session, request_id: int, head: AttachBox) -> None:
+        """Attach or detach a box."""
+        context = self.context
+        if head.attached:
+            self.attach(session, head)
+        else:
+            self.detach(session, head.box)
+        if session.role == "client":
+            context.answer(session, request_id, Done(), held=False)
 
-def handle_attach(relay: Relay, session: Session, request_id: int, head: AttachBox) -> None:
-    """Attach or detach a box."""
-    context = relay.context
-    if head.attached:
-        relay.attach(session, head)
-    else:
-        relay.detach(session, head.box)
-    if session.role == "client":
-        context.answer(session, request_id, Done(), held=False)
+    def handle_post(
+        self, session: Session, _request_id: int, head: Post, *, body: memoryview
+    ) -> None:
+        """Pass on what a client or a manager that called has posted."""
+        context = self.context
+        if session.role == "manager":
+            context.answer(session, 0, Credit(size_of_post(head, body)), held=False)
+        self.post(head, body)
 
-
-def handle_post(
-    relay: Relay, session: Session, _request_id: int, head: Post, *, body: memoryview
-) -> None:
-    """Pass on what a client or a manager that called has posted."""
-    context = relay.context
-    if session.role == "manager":
-        context.answer(session, 0, Credit(size_of_post(head, body)), held=False)
-    relay.post(head, body)
-
-
-def handle_credit(relay: Relay, session: Session, _request_id: int, head: Credit) -> None:
-    """Note that a session has taken what was passed on to it."""
-    if head.size < 0:
-        raise no_sense("size", "a number of bytes from 0 on", head.size)
-    relay.credit(session, head.size)
+    def handle_credit(self, session: Session, _request_id: int, head: Credit) -> None:
+        """Note that a session has taken what was passed on to it."""
+        if head.size < 0:
+            raise no_sense("size", "a number of bytes from 0 on", head.size)
+        self.credit(session, head.size)
 
 
 def _kept(body: memoryview) -> tuple[bytes, ...]:

@@ -85,7 +85,6 @@ class WaitingReceives:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
         self.places: dict[Waiter, int] = {}
         """All that wait, in their order."""
         self._last_place = 0

@@ -46,7 +46,6 @@ from dray.manager.events import (
 )
 from dray.manager.facts import Fact, IncarnationBegan, ManagerNamed, encode_fact
 from dray.manager.notices import Notice, NoticeKind, Notices
-from dray.manager.peers import ask_for_holes, tell_of_ends, tell_source
 from dray.manager.queue import Account, StoredQueue, created_at_birth, find_parts
 from dray.manager.rights import (
     begun_act,
@@ -58,13 +57,7 @@ from dray.manager.rights import (
 )
 from dray.manager.session import Session
 from dray.manager.state import State, replay, take_snapshots
-from dray.manager.transactions import (
-    abort_idle,
-    end_purges,
-    give_back_unused,
-    oldest_claim_ends,
-    take_up_all_prepared,
-)
+from dray.manager.transactions import end_purges, take_up_all_prepared
 from dray.model.access import Access
 from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
@@ -242,17 +235,17 @@ class QueueManager:
         sources, to_tell = subjects.sources, context.follow_up.to_tell
         if to_tell:
             for key in to_tell:
-                tell_source(sources, key)
+                sources.tell(key)
             to_tell.clear()
         if context.follow_up.untold_ends.is_due(context.now):
-            tell_of_ends(sources)
+            sources.tell_of_ends()
         subjects.streams.go_on()
         if context.state.stream_ends.news:
             subjects.links.say_ends()
         if context.follow_up.perhaps_unused:
             drop_unused_queues(context)
         if subjects.holes.wanted:
-            ask_for_holes(sources, subjects.holes)
+            subjects.holes.ask(sources)
 
     def _tell_of_disk(self) -> None:
         """Say once that the disk refuses messages, and once that it takes them again."""
@@ -276,9 +269,8 @@ class QueueManager:
         if not self._started or subjects.works.begun or context.follow_up.perhaps_unused:
             return context.now
         soonest = subjects.links.deadline()
-        unused = subjects.transactions.reservations.unused
         untold = context.follow_up.untold_ends
-        idle, claims = subjects.transactions.idle, subjects.transactions.claims
+        transactions = subjects.transactions
         expiries = context.state.expiries.times
         token_expires_us = context.state.identity.token_expires_us
         for at in (
@@ -288,9 +280,8 @@ class QueueManager:
             expiries[0][0] / MICROSECONDS if expiries else None,
             token_expires_us / MICROSECONDS if token_expires_us else None,
             subjects.requests.deadline(),
-            idle[0][0] if idle else None,
-            oldest_claim_ends(subjects.transactions) if claims else None,
-            unused[0][0] if unused else None,
+            transactions.idle_at() if transactions.used else None,
+            transactions.reservations.unused.soonest,
         ):
             if at is not None and (soonest is None or at < soonest):
                 soonest = at
@@ -363,9 +354,9 @@ class QueueManager:
         subjects.works.go_on()
         remove_expired(self._context)
         end_expired_tokens(subjects.rights)
-        give_back_unused(subjects.transactions.reservations)
+        subjects.transactions.reservations.give_back_unused()
         subjects.streams.tick()
-        abort_idle(subjects.transactions)
+        subjects.transactions.abort_idle()
         subjects.requests.tick()
         subjects.links.tick()
         self._compactor.tick()

@@ -25,7 +25,6 @@ class UntoldEnds:
     """All of them, by stream."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._counts: dict[StreamKey, dict[tuple[int, str, int], int]] = {}
         self._streams_of: Counter[str] = Counter()
         """How many streams of each source are among them."""

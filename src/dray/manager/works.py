@@ -41,7 +41,6 @@ class Works:
     """Work that has begun and not ended, in the order in which it was begun."""
 
     def __init__(self, context: Context) -> None:
-        """Begin with none."""
         self.context = context
         self.begun: deque[Work] = deque()
         """Work that is parked."""

@@ -106,7 +106,6 @@ class Departures:
     """Gathers what one fact has to do besides taking messages out of their queues."""
 
     def __init__(self, context: Context) -> None:
-        """Begin with nothing to do."""
         self._context = context
         self._joining: dict[int, _Joining] = {}
         self._rewritten_bytes = 0

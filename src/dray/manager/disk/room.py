@@ -48,7 +48,6 @@ class RoomLeft:
     """The part of the disk and of the log that may still be used. Sizes in bytes; volatile."""
 
     def __init__(self, store: Store, low_water: int) -> None:
-        """Begin with nothing promised."""
         self.low_water = low_water
         self.was_refused = False
         """Whether something was refused since `take_refusal`."""

@@ -62,7 +62,6 @@ class KeptAhead:
     """The pieces of all peers, by the connection on which they came; volatile."""
 
     def __init__(self, context: Context) -> None:
-        """Begin with none."""
         self.context = context
         self.total_bytes = 0
         """Bytes of all pieces."""
@@ -163,41 +162,95 @@ class KeptAhead:
         else:
             del self._used[session.peer_id]
 
+    def handle(self, session: Session, _request_id: int, head: Ahead, *, body: memoryview) -> None:
+        """Keep a piece if there is room for it, and say whether it is kept.
 
-def handle_ahead(
-    kept: KeptAhead, session: Session, _request_id: int, head: Ahead, *, body: memoryview
-) -> None:
-    """Keep a piece if there is room for it, and say whether it is kept.
+        The answer waits for no sync: nothing that is durable rests on a piece.
+        """
+        header, beginning = _read(session, head, body)
+        queue = self.context.state.queues.get(session.streams.get(head.stream, 0))
+        key = (head.stream, head.transaction, head.ordinal)
+        known = self.find(session, key)
+        if known is not None and known.crc != head.crc:
+            # The source has forgotten the earlier one, of which its client sent a part anew.
+            self.drop(session, key)
+            known = None
+        is_kept = known is not None
+        if known is None and queue is not None and self._has_room(session, queue, len(body)):
+            try:
+                extent = self.context.store.place(body)
+            except StoreFull:
+                pass  # Not kept: the source hears so, and sends the record with its message.
+            else:
+                now = self.context.now
+                piece = KeptPiece(queue.number, extent, head.crc, header, beginning, now)
+                self.add(session, key, piece, queue)
+                is_kept = True
+        self.context.answer(session, 0, AheadKept(*key, is_kept), held=False)
 
-    The answer waits for no sync: nothing that is durable rests on a piece.
-    """
-    header, beginning = _read(session, head, body)
-    queue = kept.context.state.queues.get(session.streams.get(head.stream, 0))
-    key = (head.stream, head.transaction, head.ordinal)
-    known = kept.find(session, key)
-    if known is not None and known.crc != head.crc:
-        # The source has forgotten the earlier one, of which its client sent a part anew.
-        kept.drop(session, key)
-        known = None
-    is_kept = known is not None
-    if known is None and queue is not None and _has_room(kept, session, queue, len(body)):
+    def handle_dropped(self, session: Session, _request_id: int, head: AheadDropped) -> None:
+        """Give up what came ahead of a commit that does not come."""
+        self.drop_transaction(session, head.stream, head.transaction)
+
+    def _has_room(self, session: Session, queue: StoredQueue, size: int) -> bool:
+        """Whether a piece more leaves committed messages their share of the room."""
+        context, (used, count) = self.context, self.used_by(session.peer_id)
+        if used + size > AHEAD_BYTES_MAX or count >= AHEAD_PIECES_MAX:
+            return False
+        free = context.room.free - context.room.low_water
+        room = min(free, context.state.ledger.room(queue, free))
+        return used + size <= (room + used) // AHEAD_SHARE
+
+    def admit(self, session: Session, queue: StoredQueue, arrival: Arrival) -> bool:
+        """Admit new messages whose records came ahead; false if one did not: its source is told."""
+        context, head = self.context, arrival.head
+        named = head.envelopes[arrival.begin :]
+        keys = [(head.stream, each.transaction, each.ordinal) for each in named]
+        if not all(self._is_kept(session, *each) for each in zip(keys, named, strict=True)):
+            self.drop_stream(session, head.stream)
+            context.answer(session, 0, AheadKept(head.stream), held=False)
+            return False
+        if len(set(keys)) < len(keys):
+            raise ProtocolError("two messages name one piece that came ahead of its commit")
+        pieces = [
+            piece for key in keys for piece in (self.leave(session, key),) if piece is not None
+        ]
         try:
-            extent = kept.context.store.place(body)
-        except StoreFull:
-            pass  # Not kept: the source hears so, and sends the record with its message.
-        else:
-            now = kept.context.now
-            piece = KeptPiece(queue.number, extent, head.crc, header, beginning, now)
-            kept.add(session, key, piece, queue)
-            is_kept = True
-    kept.context.answer(session, 0, AheadKept(*key, is_kept), held=False)
+            admit_new(
+                context,
+                queue,
+                arrival._replace(
+                    head=msgspec.structs.replace(head, envelopes=named),
+                    headers=[each.header for each in pieces],
+                    body=memoryview(b"".join(each.beginning for each in pieces)),
+                    begin=0,
+                    placed=Placed(
+                        [each.extent for each in pieces], [len(each.beginning) for each in pieces]
+                    ),
+                ),
+            )
+        finally:
+            # Messages that found no room come again, and name the same pieces.
+            reached = context.state.incoming.position(arrival.key)
+            for key, envelope, piece in zip(keys, named, pieces, strict=True):
+                if (reached.sequence_id, reached.number) < (head.sequence_id, envelope.number):
+                    self.add(session, key, piece, queue)
+        return True
 
+    def _is_kept(self, session: Session, key: PieceKey, envelope: Envelope) -> bool:
+        piece = self.find(session, key)
+        return (
+            piece is not None
+            and not envelope.marks & MARK_SINGLE
+            and (piece.crc, piece.extent.length) == (envelope.crc, envelope.length)
+            and piece.queue == session.streams.get(key[0])
+        )
 
-def handle_ahead_dropped(
-    kept: KeptAhead, session: Session, _request_id: int, head: AheadDropped
-) -> None:
-    """Give up what came ahead of a commit that does not come."""
-    kept.drop_transaction(session, head.stream, head.transaction)
+    def drop_accepted(self, session: Session, head: Data) -> None:
+        """Give up the pieces of messages that came with their records all the same."""
+        if self.has_some(session):
+            for each in head.envelopes:
+                self.drop(session, (head.stream, each.transaction, each.ordinal))
 
 
 def _read(session: Session, head: Ahead, body: memoryview) -> tuple[RecordHeader, bytes]:
@@ -214,70 +267,8 @@ def _read(session: Session, head: Ahead, body: memoryview) -> tuple[RecordHeader
     return header, bytes(body[:beginning])
 
 
-def _has_room(kept: KeptAhead, session: Session, queue: StoredQueue, size: int) -> bool:
-    """Whether a piece more leaves committed messages their share of the room."""
-    context, (used, count) = kept.context, kept.used_by(session.peer_id)
-    if used + size > AHEAD_BYTES_MAX or count >= AHEAD_PIECES_MAX:
-        return False
-    free = context.room.free - context.room.low_water
-    room = min(free, context.state.ledger.room(queue, free))
-    return used + size <= (room + used) // AHEAD_SHARE
-
-
 def check_ahead(head: Data, body: memoryview) -> list[RecordHeader]:
     """Raise `ProtocolError` for a frame that names pieces and is not as sent; gives no headers."""
     if len(body) or not head.envelopes:
         raise ProtocolError("a Data frame that names records sent ahead has records or no messages")
     return []
-
-
-def admit_kept(kept: KeptAhead, session: Session, queue: StoredQueue, arrival: Arrival) -> bool:
-    """Admit new messages whose records came ahead; false if one did not, and the source is told."""
-    context, head = kept.context, arrival.head
-    named = head.envelopes[arrival.begin :]
-    keys = [(head.stream, each.transaction, each.ordinal) for each in named]
-    if not all(_is_kept(kept, session, *each) for each in zip(keys, named, strict=True)):
-        kept.drop_stream(session, head.stream)
-        context.answer(session, 0, AheadKept(head.stream), held=False)
-        return False
-    if len(set(keys)) < len(keys):
-        raise ProtocolError("two messages name one piece that came ahead of its commit")
-    pieces = [piece for key in keys for piece in (kept.leave(session, key),) if piece is not None]
-    try:
-        admit_new(
-            context,
-            queue,
-            arrival._replace(
-                head=msgspec.structs.replace(head, envelopes=named),
-                headers=[each.header for each in pieces],
-                body=memoryview(b"".join(each.beginning for each in pieces)),
-                begin=0,
-                placed=Placed(
-                    [each.extent for each in pieces], [len(each.beginning) for each in pieces]
-                ),
-            ),
-        )
-    finally:
-        # Messages that found no room come again, and name the same pieces.
-        reached = context.state.incoming.position(arrival.key)
-        for key, envelope, piece in zip(keys, named, pieces, strict=True):
-            if (reached.sequence_id, reached.number) < (head.sequence_id, envelope.number):
-                kept.add(session, key, piece, queue)
-    return True
-
-
-def _is_kept(kept: KeptAhead, session: Session, key: PieceKey, envelope: Envelope) -> bool:
-    piece = kept.find(session, key)
-    return (
-        piece is not None
-        and not envelope.marks & MARK_SINGLE
-        and (piece.crc, piece.extent.length) == (envelope.crc, envelope.length)
-        and piece.queue == session.streams.get(key[0])
-    )
-
-
-def drop_accepted(kept: KeptAhead, session: Session, head: Data) -> None:
-    """Give up the pieces of messages that came with their records all the same."""
-    if kept.has_some(session):
-        for each in head.envelopes:
-            kept.drop(session, (head.stream, each.transaction, each.ordinal))

@@ -22,7 +22,7 @@ from dray.manager.context import Context
 from dray.manager.disk import check_records
 from dray.manager.facts import Accepted
 from dray.manager.incoming.admission import admit_new
-from dray.manager.incoming.ahead import KeptAhead, admit_kept, check_ahead, drop_accepted
+from dray.manager.incoming.ahead import KeptAhead, check_ahead
 from dray.manager.incoming.arrival import Arrival
 from dray.manager.incoming.end_of_stream import reopen
 from dray.manager.incoming.open_transactions import check_ends
@@ -32,8 +32,6 @@ from dray.manager.peers import (
     incarnation_of_last_sent,
     note_source,
     refuse_overtaken_stream,
-    tell_of_own_loss,
-    tell_source,
 )
 from dray.manager.queue import StoredQueue
 from dray.manager.rights import (
@@ -94,7 +92,7 @@ def handle_open_stream(
     note_opened_stream(rights, session, head)
     sources.missing_queues.opened(session, head.stream)
     if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
-        tell_of_own_loss(strangers, session, head.stream)
+        strangers.tell_of_own_loss(session, head.stream)
     _say_position(context, session, queue, head.stream)
     _tell_on(sources, session, key, newest)
 
@@ -106,7 +104,7 @@ def _tell_on(sources: Sources, session: Session, key: StreamKey, newest: Session
     session.told[key.stream] = 0
     sources.confirmed[key] = session
     sources.context.follow_up.untold_ends.opened(key)
-    tell_source(sources, key)
+    sources.tell(key)
 
 
 def _destination(rights: Rights, session: Session, head: OpenStream) -> StoredQueue:
@@ -165,7 +163,7 @@ def handle_data(
             incarnation = note_source(context, session, incoming.incarnation(key))
             arrival = arrival._replace(incarnation=incarnation)
             if head.ahead:
-                if not admit_kept(kept, session, queue, arrival):
+                if not kept.admit(session, queue, arrival):
                     return
             else:
                 admit_new(context, queue, arrival)
@@ -183,7 +181,7 @@ def handle_data(
                 kept.make_room()
             return
         if not head.ahead:
-            drop_accepted(kept, session, head)
+            kept.drop_accepted(session, head)
         if incoming.position(key).number < numbers[-1]:
             left_out = _left_out(context, session, head)
             sources.waiting_for_room.add(session, head.stream, queue, left_out)

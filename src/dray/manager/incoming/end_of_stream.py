@@ -7,7 +7,7 @@ from dray.manager.context import Context
 from dray.manager.events import CloseSession
 from dray.manager.facts import StreamEnded
 from dray.manager.incoming.ahead import KeptAhead
-from dray.manager.peers import Holes, Sources, Strangers, give_up_holes_of
+from dray.manager.peers import Holes, Sources, Strangers
 from dray.manager.rights import Rights
 from dray.manager.session import Session
 from dray.model.limits import ENDS_REMEMBERED_MAX
@@ -40,7 +40,7 @@ def handle_end_stream(  # noqa: PLR0917 - the subjects that know of a stream com
             if queue is not None:
                 queue.parts.source_went_on(number, transaction, ended=True)
                 context.follow_up.touch(queue)
-        give_up_holes_of(holes, key)
+        holes.give_up_those_of(key)
     context.follow_up.untold_ends.forget(key)
     context.answer(session, 0, EndStreamAcked(head.stream))
 

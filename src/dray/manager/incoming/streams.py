@@ -30,10 +30,10 @@ class ArrivingStreams:
             peer_frames.EndStream: partial(
                 end_of_stream.handle_end_stream, sources, holes, kept, strangers
             ),
-            peer_frames.AheadDropped: partial(ahead.handle_ahead_dropped, kept),
+            peer_frames.AheadDropped: kept.handle_dropped,
         }
         self.with_body: Mapping[type[Head], Callable[..., None]] = {
-            peer_frames.Ahead: partial(ahead.handle_ahead, kept),
+            peer_frames.Ahead: kept.handle,
             peer_frames.Data: partial(arrivals.handle_data, sources, kept),
         }
 

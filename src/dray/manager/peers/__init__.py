@@ -4,33 +4,22 @@
 answer at known addresses, `Sources` the word to sources, and `Holes` the repairs of large messages.
 The rules of delivery are in `dray.delivery`; this room carries them out.
 
-These ask it: `dispatch`, `incoming`, `requests`, `turn` and `dray.testing`.
+These ask it: `dispatch`, `incoming`, `requests` and `dray.testing`.
 """
 
 from dray.manager.peers.confirmations import (
     Sources,
-    handle_confirmations_acked,
-    tell_of_ends,
-    tell_source,
 )
 from dray.manager.peers.links import Links
 from dray.manager.peers.peers import (
     Strangers,
     greet_manager,
-    handle_accept_peer,
-    handle_forget_peer,
-    handle_list_peers,
     handle_resolve_outgoing,
     incarnation_of_last_sent,
     note_source,
     refuse_overtaken_stream,
-    tell_of_own_loss,
 )
 from dray.manager.peers.possession import welcome_with_proof, with_proof
 from dray.manager.peers.repairs import (
     Holes,
-    ask_for_holes,
-    give_up_holes_of,
-    handle_repair_answer,
-    may_be_filled,
 )

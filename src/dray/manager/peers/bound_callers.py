@@ -30,7 +30,6 @@ class BoundCallers:
     """Which caller each manager is bound to; others that came since the start are remembered."""
 
     def __init__(self, rights: Rights) -> None:
-        """Begin with no other caller found."""
         self.context = rights.context
         self._rights = rights
         self._others: dict[str, str] = {}

@@ -59,7 +59,6 @@ class Sources:
     """The sources of streams: over which session each is told of its messages, and who waits."""
 
     def __init__(self, context: Context) -> None:
-        """Begin without any."""
         self.context = context
         self.confirmed: dict[StreamKey, Session] = {}
         """Over which session each incoming stream's source is told of its messages."""
@@ -76,6 +75,48 @@ class Sources:
             key = StreamKey(session.peer_id, stream)
             if self.confirmed.get(key) is session:
                 del self.confirmed[key]
+
+    def handle_acked(self, session: Session, _request_id: int, head: ConfirmationsAcked) -> None:
+        """The source has what it was told: forget it, and go on telling."""
+        context = self.context
+        if not possession.may_speak_of(context, session, head):
+            return
+        key = StreamKey(session.peer_id, head.stream)
+        if head.upto > context.state.outbox.last(key):
+            raise ProtocolError("confirmations were taken that were never made")
+        context.record(ConfirmationsTaken(key.source, key.stream, head.upto))
+        self.tell(key)
+
+    def tell(self, key: StreamKey) -> None:
+        """Tell a source what became of its messages; a bounded number ahead of what it took."""
+        context = self.context
+        session = self.confirmed.get(key)
+        if session is None:
+            return
+        outbox = context.state.outbox
+        room = CONFIRMATIONS_AHEAD_MAX - (session.told[key.stream] - outbox.taken_upto(key))
+        first, told = outbox.after(key, session.told[key.stream], max(0, room))
+        if told:
+            session.told[key.stream] = first + len(told) - 1
+            news = [
+                Confirmed(
+                    each.number,
+                    each.message_class,
+                    each.administration_queue,
+                    each.label,
+                    each.origin,
+                    each.hops,
+                    each.sequence,
+                )
+                for each in told
+            ]
+            context.answer(session, 0, Confirmations(key.stream, first, news))
+
+    def tell_of_ends(self) -> None:
+        """Tell sources how many of their messages ended, of which their senders asked nothing."""
+        context = self.context
+        for key, counts in context.follow_up.untold_ends.take(context.now, self.confirmed):
+            context.answer(self.confirmed[key], 0, EndCounts(key.stream, counts))
 
 
 def act_on(
@@ -234,53 +275,6 @@ def _own(
     kept_in = DEAD_TRANSACTIONAL if kept else 0
     warn_of_end(context, queue.name, why, kept_in=kept_in, kept_there=kept_there)
     return [lookup_id_of(packed)] if packed is not None else []
-
-
-def handle_confirmations_acked(
-    sources: Sources, session: Session, _request_id: int, head: ConfirmationsAcked
-) -> None:
-    """The source has what it was told: forget it, and go on telling."""
-    context = sources.context
-    if not possession.may_speak_of(context, session, head):
-        return
-    key = StreamKey(session.peer_id, head.stream)
-    if head.upto > context.state.outbox.last(key):
-        raise ProtocolError("confirmations were taken that were never made")
-    context.record(ConfirmationsTaken(key.source, key.stream, head.upto))
-    tell_source(sources, key)
-
-
-def tell_source(sources: Sources, key: StreamKey) -> None:
-    """Tell a source what became of its messages, a bounded number ahead of what it has taken."""
-    context = sources.context
-    session = sources.confirmed.get(key)
-    if session is None:
-        return
-    outbox = context.state.outbox
-    room = CONFIRMATIONS_AHEAD_MAX - (session.told[key.stream] - outbox.taken_upto(key))
-    first, told = outbox.after(key, session.told[key.stream], max(0, room))
-    if told:
-        session.told[key.stream] = first + len(told) - 1
-        news = [
-            Confirmed(
-                each.number,
-                each.message_class,
-                each.administration_queue,
-                each.label,
-                each.origin,
-                each.hops,
-                each.sequence,
-            )
-            for each in told
-        ]
-        context.answer(session, 0, Confirmations(key.stream, first, news))
-
-
-def tell_of_ends(sources: Sources) -> None:
-    """Tell sources how many of their messages ended, of which their senders asked nothing."""
-    context = sources.context
-    for key, counts in context.follow_up.untold_ends.take(context.now, sources.confirmed):
-        context.answer(sources.confirmed[key], 0, EndCounts(key.stream, counts))
 
 
 def is_sensible(counts: Sequence[EndCount]) -> bool:

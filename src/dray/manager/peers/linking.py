@@ -30,7 +30,6 @@ class PeerLink:
     """One peer. Volatile: a start begins anew."""
 
     def __init__(self, peer: Peer, ceiling_s: float) -> None:
-        """Begin without a connection."""
         self.peer = peer
         self.state = LinkState.DOWN
         self.backoff = Backoff(ceiling_s)

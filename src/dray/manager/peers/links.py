@@ -141,7 +141,7 @@ class Links:
                     self.context.record(StreamDiverged(queue.number, sequence_id, upto, now_us))
                 case OlderCopy(_, upto):
                     self._notice(_OLDER_COPY, queue, older_copy(queue.route.peer, upto))
-                    peers.went_back(self._strangers)
+                    self._strangers.went_back()
                 case PeerForgot(_, upto):
                     self._notice(_BEHIND, queue, behind(queue.route.peer, upto))
                 case _:
@@ -260,7 +260,7 @@ class Links:
         context, peer = self.context, link.peer
         link.key = possession.key_of_answerer(context, link.once, welcome)
         shown = link.key is not None
-        why = peers.stranger_at(self._strangers, link, welcome, shown=shown)
+        why = self._strangers.why_not_sent_to(link, welcome, shown=shown)
         for queue in self._links.leading_to(link):
             if queue.stream is not None:
                 queue.stream.held = bool(why)

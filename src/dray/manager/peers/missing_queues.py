@@ -19,7 +19,6 @@ class MissingQueues:
     """Which streams wait for which names; volatile, for a source that connects anew asks again."""
 
     def __init__(self, queues: QueueTable) -> None:
-        """Begin with none."""
         self._queues = queues
         self.wanted: dict[tuple[int, int], tuple[Session, str]] = {}
         """By session and stream: the session, and the name of the queue."""

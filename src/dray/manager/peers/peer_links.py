@@ -1,19 +1,19 @@
 """The links of a manager: which queues lead to each, who wants it, and when it is dialled.
 
 Nothing here visits every queue: a link knows the queues that lead to its peer and those that have
-something to send, and the deadlines of streams stand in a heap (`StreamTimers`).
+something to send, and the deadlines of streams stand in a heap.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 
 from dray.manager.context import Context
 from dray.manager.events import Dial, Peer
 from dray.manager.peers.linking import LinkState, PeerLink
-from dray.manager.queue import QueueTable, StoredQueue
+from dray.manager.queue import StoredQueue
 from dray.manager.relay import Relay
+from dray.manager.state import Deadlines
 
 
 class PeerLinks:
@@ -24,7 +24,7 @@ class PeerLinks:
         self._context = context
         self._relay = relay
         self._links: dict[Peer, PeerLink] = {}
-        self._timers = StreamTimers(context.state.queues)
+        self._timers = Deadlines(self._stream_deadline)
         for queue in context.state.queues.outgoing():
             self.note(queue)
         for end in context.state.stream_ends:
@@ -54,7 +54,9 @@ class PeerLinks:
             link.wanting[queue.number] = None
         else:
             link.wanting.pop(queue.number, None)
-        self._timers.note(queue.number, queue.stream.deadline())
+        at = queue.stream.deadline()
+        if at is not None:
+            self._timers.note(queue.number, at)
         return link
 
     def leading_to(self, link: PeerLink) -> list[StoredQueue]:
@@ -92,11 +94,15 @@ class PeerLinks:
 
     def due_streams(self) -> Iterator[StoredQueue]:
         """Outgoing queues whose streams are due to be looked at."""
-        return self._timers.due(self._context.now)
+        return map(self._context.state.queues.numbered, self._timers.due(self._context.now))
+
+    def _stream_deadline(self, number: int) -> float | None:
+        queue = self._context.state.queues.get(number)
+        return None if queue is None or queue.stream is None else queue.stream.deadline()
 
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""
-        soonest = self._timers.soonest() if self._timers.noted else None
+        soonest = self._timers.first() if self._timers.soonest is not None else None
         for link in self.all():
             state = link.state
             if state is LinkState.CONNECTED:
@@ -107,47 +113,3 @@ class PeerLinks:
                 continue
             soonest = at if soonest is None else min(soonest, at)
         return soonest
-
-
-class StreamTimers:
-    """When the streams of outgoing queues want to be looked at, the soonest first.
-
-    An entry of the heap whose stream has another deadline by now is dropped when it comes up.
-    """
-
-    def __init__(self, queues: QueueTable) -> None:
-        """Begin with none."""
-        self._queues = queues
-        self.noted: list[tuple[float, int]] = []
-        """A heap of deadlines and queues; some hold no more."""
-        self._deadlines: dict[int, float] = {}
-
-    def note(self, number: int, at: float | None) -> None:
-        """The stream of a queue has this deadline now."""
-        if at is not None and self._deadlines.get(number) != at:
-            self._deadlines[number] = at
-            heapq.heappush(self.noted, (at, number))
-
-    def due(self, now: float) -> Iterator[StoredQueue]:
-        """The queues whose streams have reached their deadline."""
-        while self.noted and self.noted[0][0] <= now:
-            at, number = heapq.heappop(self.noted)
-            queue = self._queues.get(number)
-            if self._deadlines.get(number) == at:
-                del self._deadlines[number]
-            if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
-                yield queue
-
-    def soonest(self) -> float | None:
-        """The first deadline, if there is any."""
-        while self.noted and not self._is_current(*self.noted[0]):
-            heapq.heappop(self.noted)
-        return self.noted[0][0] if self.noted else None
-
-    def _is_current(self, at: float, number: int) -> bool:
-        queue = self._queues.get(number)
-        if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
-            return True
-        if self._deadlines.get(number) == at:
-            del self._deadlines[number]
-        return False

@@ -70,7 +70,6 @@ class Strangers:
     """Findings since the start about the managers at known addresses, and about our own store."""
 
     def __init__(self, rights: Rights) -> None:
-        """Begin without any."""
         self.context = rights.context
         self.rights = rights
         self.callers = BoundCallers(rights)
@@ -78,6 +77,106 @@ class Strangers:
         """The manager that answered last at an address at which another one is known."""
         self.skipped_ahead = False
         """Whether this incarnation found out that the store is an older copy of itself."""
+
+    def why_not_sent_to(self, link: PeerLink, welcome: Welcome, *, shown: bool) -> str:
+        """Why the manager that answers at an address is not to be sent anything; else nothing.
+
+        The first one that ever answered there is remembered, if it has `shown` the key of its id,
+        with the name in its certificate.
+        """
+        context, peer = self.context, link.peer
+        why = _why_not(context, link, welcome, shown=shown)
+        if why:
+            self.found[peer] = Stranger(welcome.manager_id if shown else "", link.caller)
+            kind = NoticeKind.OTHER_MANAGER if shown else NoticeKind.KEY_NOT_SHOWN
+            context.notices.add(kind, address_of(peer), why)
+        else:
+            self.found.pop(peer, None)
+        return why
+
+    def went_back(self) -> None:
+        """Give out higher numbers, once in an incarnation: this store is an older copy."""
+        context = self.context
+        if not self.skipped_ahead:
+            self.skipped_ahead = True
+            context.record(Restored(0, context.now_us))
+
+    def tell_of_own_loss(self, session: Session, stream: int) -> None:
+        """A source has order acks for messages of which this store knows nothing."""
+        context = self.context
+        sentence = (
+            f"this queue manager had acknowledged messages of it ({session.caller}) that its store"
+            " does not have: the data directory is an older copy, and messages that were received"
+            " here since are lost; later ones are taken, so check at the source which messages are"
+            " missing"
+        )
+        subject = f"stream {stream} of the queue manager {session.peer_id}"
+        context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
+        self.went_back()
+
+    def handle_list(self, session: Session, request_id: int, _head: ListPeers) -> None:
+        """Tell which manager is known at each address, and who answers there instead."""
+        context = self.context
+        found = []
+        for peer, known in context.state.identity.peers.items():
+            other = self.found.get(peer, _NOBODY_ELSE)
+            state = NEED_VALIDATION if peer in self.found else KNOWN
+            since = known.since_us / 1e6
+            found.append(
+                PeerInfo(
+                    address=address_of(peer),
+                    manager_id=known.manager_id,
+                    caller=known.caller,
+                    since=since,
+                    state=state,
+                    found=other.manager_id,
+                    found_caller=other.caller,
+                )
+            )
+        context.answer(session, request_id, PeerList(found + self.callers.told()))
+
+    def handle_accept(self, session: Session, request_id: int, head: AcceptPeer) -> None:
+        """Deliver to another manager at an address, or take a manager by another caller."""
+        context = self.context
+        if self.callers.knows(head.address):
+            self.callers.accept(head.address)
+            context.answer(session, request_id, Done())
+            return
+        peer = Peer(*parse_manager_address(head.address))
+        found = self.found.get(peer, _NOBODY_ELSE)
+        manager_id = head.manager_id or found.manager_id
+        if not manager_id:
+            raise Misuse(
+                f"no other queue manager has answered at {head.address}: there is nothing to"
+                " accept; `dray peer list` shows the known ones"
+            )
+        if len(manager_id) != _ID_DIGITS or not all(
+            each in "0123456789abcdef" for each in manager_id
+        ):
+            raise Misuse(
+                f"{manager_id!r} is not the id of a queue manager: an id has 32 hexadecimal digits"
+            )
+        self.found.pop(peer, None)
+        # The certificate of a manager that has not answered yet is remembered when it does.
+        caller = found.caller if found.manager_id == manager_id else ""
+        context.record(PeerMet(*peer, manager_id, context.now_us, caller=caller))
+        context.answer(session, request_id, Done())
+
+    def handle_forget(self, session: Session, request_id: int, head: ForgetPeer) -> None:
+        """Deliver to the manager that answers next, or take the caller that a manager has next."""
+        context = self.context
+        if self.callers.knows(head.address):
+            self.callers.forget(head.address)
+            context.answer(session, request_id, Done())
+            return
+        peer = Peer(*parse_manager_address(head.address))
+        if peer not in context.state.identity.peers:
+            raise Misuse(
+                f"no queue manager is known at {head.address}; `dray peer list` shows them"
+            )
+        self.found.pop(peer, None)
+        context.record(PeerForgotten(*peer))
+        context.answer(session, request_id, Done())
 
 
 def greet_manager(context: Context, session: Session, head: Hello) -> None:
@@ -152,23 +251,6 @@ def incarnation_of_last_sent(
     )
 
 
-def stranger_at(strangers: Strangers, link: PeerLink, welcome: Welcome, *, shown: bool) -> str:
-    """Why the manager that answers at an address is not to be sent anything; else nothing.
-
-    The first one that ever answered there is remembered, if it has `shown` the key of its id, with
-    the name in its certificate.
-    """
-    context, peer = strangers.context, link.peer
-    why = _why_not(context, link, welcome, shown=shown)
-    if why:
-        strangers.found[peer] = Stranger(welcome.manager_id if shown else "", link.caller)
-        kind = NoticeKind.OTHER_MANAGER if shown else NoticeKind.KEY_NOT_SHOWN
-        context.notices.add(kind, address_of(peer), why)
-    else:
-        strangers.found.pop(peer, None)
-    return why
-
-
 def _why_not(context: Context, link: PeerLink, welcome: Welcome, *, shown: bool) -> str:
     peer = link.peer
     if not shown:
@@ -220,97 +302,6 @@ def sending(context: Context, peer: Peer) -> None:
 
 def _numbers(incarnations: list[Incarnation]) -> set[int]:
     return {each.number for each in incarnations}
-
-
-def went_back(strangers: Strangers) -> None:
-    """Give out higher numbers, once in an incarnation: this store is an older copy of itself."""
-    context = strangers.context
-    if not strangers.skipped_ahead:
-        strangers.skipped_ahead = True
-        context.record(Restored(0, context.now_us))
-
-
-def tell_of_own_loss(strangers: Strangers, session: Session, stream: int) -> None:
-    """A source has order acks for messages of which this store knows nothing."""
-    context = strangers.context
-    sentence = (
-        f"this queue manager had acknowledged messages of it ({session.caller}) that its store does"
-        " not have: the data"
-        " directory is an older copy, and messages that were received here since are lost; later"
-        " ones are taken, so check at the source which messages are missing"
-    )
-    subject = f"stream {stream} of the queue manager {session.peer_id}"
-    context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
-    went_back(strangers)
-
-
-def handle_list_peers(
-    strangers: Strangers, session: Session, request_id: int, _head: ListPeers
-) -> None:
-    """Tell which manager is known at each address, and who answers there instead."""
-    context = strangers.context
-    found = []
-    for peer, known in context.state.identity.peers.items():
-        other = strangers.found.get(peer, _NOBODY_ELSE)
-        state = NEED_VALIDATION if peer in strangers.found else KNOWN
-        since = known.since_us / 1e6
-        found.append(
-            PeerInfo(
-                address=address_of(peer),
-                manager_id=known.manager_id,
-                caller=known.caller,
-                since=since,
-                state=state,
-                found=other.manager_id,
-                found_caller=other.caller,
-            )
-        )
-    context.answer(session, request_id, PeerList(found + strangers.callers.told()))
-
-
-def handle_accept_peer(
-    strangers: Strangers, session: Session, request_id: int, head: AcceptPeer
-) -> None:
-    """Deliver to another manager at an address, or take a manager by another caller."""
-    context = strangers.context
-    if strangers.callers.knows(head.address):
-        strangers.callers.accept(head.address)
-        context.answer(session, request_id, Done())
-        return
-    peer = Peer(*parse_manager_address(head.address))
-    found = strangers.found.get(peer, _NOBODY_ELSE)
-    manager_id = head.manager_id or found.manager_id
-    if not manager_id:
-        raise Misuse(
-            f"no other queue manager has answered at {head.address}: there is nothing to accept;"
-            " `dray peer list` shows the known ones"
-        )
-    if len(manager_id) != _ID_DIGITS or not all(each in "0123456789abcdef" for each in manager_id):
-        raise Misuse(
-            f"{manager_id!r} is not the id of a queue manager: an id has 32 hexadecimal digits"
-        )
-    strangers.found.pop(peer, None)
-    # The certificate of a manager that has not answered yet is remembered when it does.
-    caller = found.caller if found.manager_id == manager_id else ""
-    context.record(PeerMet(*peer, manager_id, context.now_us, caller=caller))
-    context.answer(session, request_id, Done())
-
-
-def handle_forget_peer(
-    strangers: Strangers, session: Session, request_id: int, head: ForgetPeer
-) -> None:
-    """Deliver to whichever manager answers next, or take whichever caller a manager has next."""
-    context = strangers.context
-    if strangers.callers.knows(head.address):
-        strangers.callers.forget(head.address)
-        context.answer(session, request_id, Done())
-        return
-    peer = Peer(*parse_manager_address(head.address))
-    if peer not in context.state.identity.peers:
-        raise Misuse(f"no queue manager is known at {head.address}; `dray peer list` shows them")
-    strangers.found.pop(peer, None)
-    context.record(PeerForgotten(*peer))
-    context.answer(session, request_id, Done())
 
 
 def handle_resolve_outgoing(

@@ -75,111 +75,102 @@ class Holes:
     """Holes that receivers want to be filled."""
 
     def __init__(self, context: Context) -> None:
-        """Begin with none."""
         self.context = context
         self.wanted: dict[WantedRepair, int] = {}
         """On which session the source of each was asked."""
 
+    def may_be_filled(self, queue: StoredQueue, assembly: Assembly, *, again: bool) -> bool:
+        """Whether what a large message lacks may still come, because its source was asked for it.
 
-def may_be_filled(holes: Holes, queue: StoredQueue, assembly: Assembly, *, again: bool) -> bool:
-    """Whether what a large message lacks may still come, because its source was asked for it.
-
-    `again` asks anew. Sent here, it is filled at once or never. A forwarded part cannot be asked
-    for: the manager that it came from keeps no copies.
-    """
-    context = holes.context
-    if assembly.refused:
-        return False
-    route = context.state.arrival_routes.numbered(assembly.route)
-    if route is None:
-        _send_again_here(context, queue, assembly.key, lacking(assembly))
-        if not assembly.whole:
-            assembly.refused = _NOT_KEPT if not _has_copies(context, queue, assembly) else _GONE
-        return False
-    wanted = WantedRepair(StreamKey(route.source, route.stream), queue.number, assembly.key)
-    known = wanted in holes.wanted
-    if context.state.outbox.has_ended(wanted.stream):
-        assembly.refused = _DELETED
-    elif route.told_origin:
-        assembly.refused = _FORWARDED
-    elif not _has_copies(context, queue, assembly):
-        assembly.refused = _NOT_KEPT
-    elif not known and _are_too_many(holes, wanted.stream.source):
-        assembly.refused = _TOO_MANY
-    if assembly.refused:
-        return False
-    if again or not known:
-        holes.wanted[wanted] = 0
-    return True
-
-
-def _are_too_many(holes: Holes, source: str) -> bool:
-    """Whether a source, or all managers of its caller, have as many repairs as they may have."""
-    share = REPAIRS_MAX // REPAIRS_SHARE
-    if len(holes.wanted) < share or len(holes.wanted) >= REPAIRS_MAX:
-        return len(holes.wanted) >= share
-    own = frozenset(holes.context.state.identity.of_same_caller(source))
-    return sum(each.stream.source in own for each in holes.wanted) >= share
-
-
-def ask_for_holes(sources: Sources, holes: Holes) -> None:
-    """Ask sources, over the connections that they have made, for what was not asked for on them."""
-    context = sources.context
-    for wanted, asked_on in list(holes.wanted.items()):
-        queue = context.state.queues.get(wanted.queue)
-        assembly = queue.parts.get(wanted.key) if queue is not None else None
-        if assembly is None or assembly.whole or assembly.refused:
-            del holes.wanted[wanted]
-            continue
-        session = sources.confirmed.get(wanted.stream)
-        if session is None or session.number == asked_on:
-            continue
-        stream = wanted.stream.stream
-        outbox = context.state.outbox
-        told = max(session.told.get(stream, 0), outbox.taken_upto(wanted.stream))
-        if told < outbox.last(wanted.stream):
-            # The source has not heard yet that these parts did not arrive.
-            continue
-        holes.wanted[wanted] = session.number
-        head = RepairWanted(stream, wanted.key.sequence, nameable(lacking(assembly)))
-        context.answer(session, 0, head)
-
-
-def handle_repair_answer(
-    holes: Holes, session: Session, _request_id: int, head: RepairAnswer
-) -> None:
-    """The source says what it does not have: what is lacking of that is given up."""
-    context = holes.context
-    if not possession.may_speak_of(context, session, head):
-        return
-    for wanted in list(holes.wanted):
-        if wanted.stream != StreamKey(session.peer_id, head.stream):
-            continue
-        queue = context.state.queues.get(wanted.queue)
-        assembly = queue.parts.get(wanted.key) if queue is not None else None
-        if queue is None or assembly is None or wanted.key.sequence != head.sequence:
-            continue
-        if _meet(lacking(assembly), head.gone):
-            assembly.refused = _GONE
-            context.follow_up.touch(queue)
-
-
-def give_up_holes_of(holes: Holes, stream: StreamKey) -> None:
-    """A stream has ended: nothing that is lacking comes by it any more."""
-    context = holes.context
-    for wanted in [each for each in holes.wanted if each.stream == stream]:
-        queue = context.state.queues.get(wanted.queue)
-        assembly = queue.parts.get(wanted.key) if queue is not None else None
-        if queue is not None and assembly is not None:
+        `again` asks anew. Sent here, it is filled at once or never. A forwarded part cannot be
+        asked for: the manager that it came from keeps no copies.
+        """
+        context = self.context
+        if assembly.refused:
+            return False
+        route = context.state.arrival_routes.numbered(assembly.route)
+        if route is None:
+            _send_again_here(context, queue, assembly.key, lacking(assembly))
+            if not assembly.whole:
+                assembly.refused = _NOT_KEPT if not _has_copies(context, queue, assembly) else _GONE
+            return False
+        wanted = WantedRepair(StreamKey(route.source, route.stream), queue.number, assembly.key)
+        known = wanted in self.wanted
+        if context.state.outbox.has_ended(wanted.stream):
             assembly.refused = _DELETED
-            context.follow_up.touch(queue)
+        elif route.told_origin:
+            assembly.refused = _FORWARDED
+        elif not _has_copies(context, queue, assembly):
+            assembly.refused = _NOT_KEPT
+        elif not known and self._are_too_many(wanted.stream.source):
+            assembly.refused = _TOO_MANY
+        if assembly.refused:
+            return False
+        if again or not known:
+            self.wanted[wanted] = 0
+        return True
+
+    def _are_too_many(self, source: str) -> bool:
+        """Whether a source, or all managers of its caller, have as many repairs as they may."""
+        share = REPAIRS_MAX // REPAIRS_SHARE
+        if len(self.wanted) < share or len(self.wanted) >= REPAIRS_MAX:
+            return len(self.wanted) >= share
+        own = frozenset(self.context.state.identity.of_same_caller(source))
+        return sum(each.stream.source in own for each in self.wanted) >= share
+
+    def ask(self, sources: Sources) -> None:
+        """Ask sources for what was not asked for yet, over the connections that they have made."""
+        context = self.context
+        for wanted, asked_on in list(self.wanted.items()):
+            queue = context.state.queues.get(wanted.queue)
+            assembly = queue.parts.get(wanted.key) if queue is not None else None
+            if assembly is None or assembly.whole or assembly.refused:
+                del self.wanted[wanted]
+                continue
+            session = sources.confirmed.get(wanted.stream)
+            if session is None or session.number == asked_on:
+                continue
+            stream = wanted.stream.stream
+            outbox = context.state.outbox
+            told = max(session.told.get(stream, 0), outbox.taken_upto(wanted.stream))
+            if told < outbox.last(wanted.stream):
+                # The source has not heard yet that these parts did not arrive.
+                continue
+            self.wanted[wanted] = session.number
+            head = RepairWanted(stream, wanted.key.sequence, nameable(lacking(assembly)))
+            context.answer(session, 0, head)
+
+    def handle_answer(self, session: Session, _request_id: int, head: RepairAnswer) -> None:
+        """The source says what it does not have: what is lacking of that is given up."""
+        context = self.context
+        if not possession.may_speak_of(context, session, head):
+            return
+        for wanted in list(self.wanted):
+            if wanted.stream != StreamKey(session.peer_id, head.stream):
+                continue
+            queue = context.state.queues.get(wanted.queue)
+            assembly = queue.parts.get(wanted.key) if queue is not None else None
+            if queue is None or assembly is None or wanted.key.sequence != head.sequence:
+                continue
+            if _meet(lacking(assembly), head.gone):
+                assembly.refused = _GONE
+                context.follow_up.touch(queue)
+
+    def give_up_those_of(self, stream: StreamKey) -> None:
+        """A stream has ended: nothing that is lacking comes by it any more."""
+        context = self.context
+        for wanted in [each for each in self.wanted if each.stream == stream]:
+            queue = context.state.queues.get(wanted.queue)
+            assembly = queue.parts.get(wanted.key) if queue is not None else None
+            if queue is not None and assembly is not None:
+                assembly.refused = _DELETED
+                context.follow_up.touch(queue)
 
 
 class Repairs:
     """The source's part: repairs that destinations have asked for, and were not answered yet."""
 
     def __init__(self, works: Works) -> None:
-        """Begin with none."""
         self._works = works
         self._asked: dict[tuple[int, int], RepairWanted] = {}
         """The last request for each large message, by its stream and its sequence id."""

@@ -44,7 +44,6 @@ class WaitingForRoom:
     """Which streams wait; volatile, for a source that connects anew tries again at once."""
 
     def __init__(self, state: State, disk: RoomLeft) -> None:
-        """Begin with none."""
         self._ledger = state.ledger
         self._disk = disk
         self.for_quota: dict[tuple[int, int], Waiting] = {}

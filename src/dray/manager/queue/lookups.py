@@ -139,7 +139,6 @@ class Lookups:
     """All lookups of a manager."""
 
     def __init__(self, store: Store) -> None:
-        """Begin with none."""
         self._store = store
         self.used: dict[tuple[int, IdKind], tuple[Lookup, float]] = {}
         """Longest unused first."""

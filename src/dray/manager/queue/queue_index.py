@@ -40,7 +40,6 @@ class QueueIndex:
     """The entries of one queue, available and held."""
 
     def __init__(self) -> None:
-        """Begin empty."""
         self._available = EntryPages(ENTRY_BYTES, KEY_BYTES)
         self._held: dict[int, tuple[bytes, int]] = {}
         self._aside: dict[int, bytes] = {}

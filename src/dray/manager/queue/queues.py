@@ -44,7 +44,6 @@ class StoredQueue:
     """One queue. Everything durable about it is changed by facts only (`state.py`)."""
 
     def __init__(self, number: int, name: str, kind: QueueKind, options: QueueOptions) -> None:
-        """Make an empty queue."""
         self.number = number
         self.name = name
         self.kind = kind
@@ -246,7 +245,6 @@ class QueueTable:
     """All queues of a manager."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._by_number: dict[int, StoredQueue] = {}
         self._by_key: dict[str, StoredQueue] = {}
         self._outgoing: dict[int, StoredQueue] = {}

@@ -29,7 +29,6 @@ class TruncatedTransactions:
     __slots__ = ("_positions",)
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._positions: dict[int, int] = {}
 
     def __len__(self) -> int:

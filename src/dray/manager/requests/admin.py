@@ -41,13 +41,7 @@ from dray.manager.peers import Links, greet_manager, welcome_with_proof
 from dray.manager.queue import Account, StoredQueue
 from dray.manager.rights import Rights, act_for, allowed, check_hello, may_see, owns, take_token
 from dray.manager.session import Session
-from dray.manager.transactions import (
-    Transactions,
-    abort,
-    drop_staged_for,
-    give_up_claim,
-    staged_counts,
-)
+from dray.manager.transactions import Transactions, drop_staged_for, staged_counts
 from dray.model.access import Verb
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
@@ -288,7 +282,7 @@ def _drop_uploads(transactions: Transactions, family: list[StoredQueue]) -> None
     for upload in [each for each in context.state.uploads if each.queue in numbers]:
         transaction = transactions.open.get(upload.number)
         if transaction is not None:
-            abort(transactions, transaction)
+            transactions.abort(transaction)
 
 
 def _check_nothing_prepared(context: Context, family: list[StoredQueue]) -> None:
@@ -404,11 +398,11 @@ def handle_outcome(
     context = transactions.context
     if head.claim:
         manager, number = split_id(head.transaction_id)
-        claim = transactions.claims.get(number)
+        claim = transactions.open.get(number)
         holder = claim.session if claim is not None else None
         is_own = holder is None or owns(transactions.rights, session, holder.caller.name)
         if manager == context.state.manager_id and is_own:
-            give_up_claim(transactions, number)
+            transactions.give_up_claim(number)
     context.answer(
         session,
         request_id,

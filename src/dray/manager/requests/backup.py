@@ -176,50 +176,73 @@ class Backups:
     """The backups that are under way."""
 
     def __init__(self, context: Context) -> None:
-        """Begin with none."""
         self.context = context
         self.runs: dict[int, BackupRun] = {}
         """By session."""
         self.preparing: Preparation | None = None
         """The backup that was asked for and is not yet answered."""
 
+    def handle_begin(self, session: Session, request_id: int, _head: Backup) -> None:
+        """Fix the moment."""
+        context = self.context
+        if self.runs:
+            raise Misuse("another backup of this queue manager is under way; wait for its end")
+        run = self.runs[session.number] = BackupRun(context.state)
+        pinned = frozenset(context.store.live_files())
+        for file in pinned:
+            context.store.pin(file)
+        steps = run.prepare(context.store)
+        self.preparing = Preparation(session, request_id, run, steps, pinned, context.now_us)
+        self.prepare_on()
 
-def handle_backup(backups: Backups, session: Session, request_id: int, _head: Backup) -> None:
-    """Fix the moment."""
-    context = backups.context
-    if backups.runs:
-        raise Misuse("another backup of this queue manager is under way; wait for its end")
-    run = backups.runs[session.number] = BackupRun(context.state)
-    pinned = frozenset(context.store.live_files())
-    for file in pinned:
-        context.store.pin(file)
-    steps = run.prepare(context.store)
-    backups.preparing = Preparation(session, request_id, run, steps, pinned, context.now_us)
-    prepare_on(backups)
-
-
-def prepare_on(backups: Backups) -> None:
-    """Do one more portion for the backup that is being prepared, if one is; the last answers."""
-    context = backups.context
-    preparing = backups.preparing
-    if preparing is None:
-        return
-    try:
-        for _ in preparing.steps:
+    def prepare_on(self) -> None:
+        """Do one more portion for a backup that is being prepared; the last one answers."""
+        context = self.context
+        preparing = self.preparing
+        if preparing is None:
             return
-        lost = [file for file in preparing.run.files if file not in preparing.pinned]
-        if lost:
-            raise missing_file(lost[0])
-    except StorePoisoned:
-        raise
-    except DrayError as error:
-        end_backup(backups, preparing.session)
-        context.refuse(preparing.session, preparing.request_id, error)
-        return
-    backups.preparing = None
-    for file in preparing.pinned.difference(preparing.run.files):
-        context.store.unpin(file)
-    _answer(context, preparing)
+        try:
+            for _ in preparing.steps:
+                return
+            lost = [file for file in preparing.run.files if file not in preparing.pinned]
+            if lost:
+                raise missing_file(lost[0])
+        except StorePoisoned:
+            raise
+        except DrayError as error:
+            self.end(preparing.session)
+            context.refuse(preparing.session, preparing.request_id, error)
+            return
+        self.preparing = None
+        for file in preparing.pinned.difference(preparing.run.files):
+            context.store.unpin(file)
+        _answer(context, preparing)
+
+    def handle_read(self, session: Session, request_id: int, _head: BackupRead) -> None:
+        """Give the next piece. Its bytes are durable and pinned, so it waits for no sync."""
+        context = self.context
+        run = self.runs.get(session.number)
+        if run is None or self.preparing is not None:
+            raise Misuse("a piece of a backup was asked for, and no backup is under way; begin one")
+        for file in run.passed():
+            context.store.unpin(file)
+        piece, body = run.take()
+        if not body:
+            del self.runs[session.number]
+        context.answer(session, request_id, piece, body, held=False)
+
+    def end(self, session: Session) -> None:
+        """Let go of everything that a backup still held, because its client is gone."""
+        context = self.context
+        run = self.runs.pop(session.number, None)
+        preparing = self.preparing
+        if preparing is not None and preparing.session is session:
+            self.preparing = None
+            held: Iterable[int] = preparing.pinned
+        else:
+            held = run.files if run is not None else ()
+        for file in held:
+            context.store.unpin(file)
 
 
 def _answer(context: Context, prepared: Preparation) -> None:
@@ -235,33 +258,3 @@ def _answer(context: Context, prepared: Preparation) -> None:
         context.store.heap_file_bytes,
     )
     context.answer(prepared.session, prepared.request_id, begun)
-
-
-def handle_backup_read(
-    backups: Backups, session: Session, request_id: int, _head: BackupRead
-) -> None:
-    """Give the next piece. Its bytes are durable and pinned, so it waits for no sync."""
-    context = backups.context
-    run = backups.runs.get(session.number)
-    if run is None or backups.preparing is not None:
-        raise Misuse("a piece of a backup was asked for, and no backup is under way; begin one")
-    for file in run.passed():
-        context.store.unpin(file)
-    piece, body = run.take()
-    if not body:
-        del backups.runs[session.number]
-    context.answer(session, request_id, piece, body, held=False)
-
-
-def end_backup(backups: Backups, session: Session) -> None:
-    """Let go of everything that a backup still held, because its client is gone."""
-    context = backups.context
-    run = backups.runs.pop(session.number, None)
-    preparing = backups.preparing
-    if preparing is not None and preparing.session is session:
-        backups.preparing = None
-        held: Iterable[int] = preparing.pinned
-    else:
-        held = run.files if run is not None else ()
-    for file in held:
-        context.store.unpin(file)

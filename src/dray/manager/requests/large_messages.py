@@ -21,12 +21,12 @@ from dray.manager.context import Context
 from dray.manager.disk import bodies_in, envelopes_in, records_of_answer
 from dray.manager.entries import Entry, lengths_in, lookup_id_of, part_of, place_in, unpack
 from dray.manager.events import Into
-from dray.manager.peers import Holes, may_be_filled
+from dray.manager.peers import Holes
 from dray.manager.queue import StoredQueue
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
 from dray.manager.requests.statuses import Statuses, statuses_of
 from dray.manager.session import Session, Waiter
-from dray.manager.transactions import Transactions, find_or_begin, opened_by, take
+from dray.manager.transactions import Transactions, take
 from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass
@@ -153,7 +153,7 @@ def _hold(
     transaction: int,
 ) -> list[bytes]:
     """Hold a whole large message, and its status, for a transaction; the entries of its parts."""
-    owner = find_or_begin(receives.transactions, session, transaction)
+    owner = receives.transactions.find_or_begin(session, transaction)
     if statuses is not None:
         statuses.place(assembly)
         statuses.hold(assembly, owner)
@@ -220,7 +220,7 @@ def _repaired(
 ) -> Iterator[Assembly]:
     """Pass over what has a hole that may still be filled."""
     for assembly in list(fitting):
-        if assembly.whole or not may_be_filled(holes, queue, assembly, again=again):
+        if assembly.whole or not holes.may_be_filled(queue, assembly, again=again):
             yield assembly
 
 
@@ -238,7 +238,7 @@ def _reject(
     if assembly.whole:
         return False
     queue = context.state.queues.numbered(head.queue)
-    owner = find_or_begin(transactions, session, head.transaction)
+    owner = transactions.find_or_begin(session, head.transaction)
     if statuses is not None:
         statuses.hold(assembly, owner)
     packed = hold_whole(context, queue, owner, assembly)
@@ -254,7 +254,7 @@ def handle_part_damaged(
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     packed, number = queue.index.held(head.lookup_id) or (b"", 0)
-    owner = opened_by(transactions, session, number)
+    owner = transactions.opened_by(session, number)
     assembly = None
     if packed and owner is not None and not _intact(context, packed):
         keys = owner.large.get(queue.number, ())

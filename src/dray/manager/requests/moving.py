@@ -34,11 +34,8 @@ from dray.manager.session import Session, Waiter
 from dray.manager.transactions import (
     OpenTransaction,
     Transactions,
-    check_not_aborted,
     check_plain_receive,
     check_plain_send,
-    find_or_begin,
-    opened_by,
 )
 from dray.model.classes import Part, QueueKind
 from dray.model.ids import ManagerId, join_id, split_id
@@ -89,7 +86,7 @@ def handle_move(transactions: Transactions, session: Session, request_id: int, h
         fact.move(queue, [head.lookup_id], target)
         fact.record()
     else:
-        owner = find_or_begin(transactions, session, head.transaction)
+        owner = transactions.find_or_begin(session, head.transaction)
         owner.note_operations(context, 1, MOVED_BYTES)
         if entry.part != Part.PLAIN:
             hold_part(queue.parts, part_seen(context.store, entry), 1)
@@ -103,7 +100,7 @@ def handle_move_messages(
 ) -> None:
     """Move messages to another queue, or drop kept ones, all in one fact."""
     context = transactions.context
-    check_not_aborted(transactions, head.number)
+    transactions.check_not_aborted(head.number)
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     target = context.state.queues.numbered(head.target) if head.target else None
@@ -253,7 +250,7 @@ def handle_reject(
     """Mark what the transaction has received; at commit its sender is told (semantics 1.11)."""
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
-    owner = find_or_begin(transactions, session, head.transaction)
+    owner = transactions.find_or_begin(session, head.transaction)
     if head.lookup_id not in owner.receives.get(queue.number, ()):
         raise MessageNotFound(
             f"the transaction has not received the message at position {head.lookup_id} of"
@@ -318,7 +315,7 @@ def receive_transaction_now(
     found = _first_ended(context, queue)
     if not found:
         return False
-    owner = find_or_begin(transactions, session, head.transaction)
+    owner = transactions.find_or_begin(session, head.transaction)
     cost = cost_of_receiving(context.store, queue, found)
     owner.note_operations(context, len(found), cost)
     entries = [unpack(packed) for packed in found]
@@ -393,7 +390,7 @@ def handle_large_move(
     if target.counted is not queue.counted or target is queue:
         raise Misuse(f"a message moves only between {queue.counted.name!r} and its sub-queues")
     _, number = queue.index.held(head.lookup_id) or (b"", 0)
-    owner = opened_by(transactions, session, number)
+    owner = transactions.opened_by(session, number)
     keys = owner.large.get(queue.number, []) if owner is not None else []
     found = (queue.parts.get(key) for key in keys)
     assembly = next((each for each in found if each and each.header == head.lookup_id), None)

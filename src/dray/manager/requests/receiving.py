@@ -46,12 +46,7 @@ from dray.manager.queue import (
     part_seen,
 )
 from dray.manager.session import Session, Waiter
-from dray.manager.transactions import (
-    OpenTransaction,
-    Transactions,
-    check_plain_receive,
-    find_or_begin,
-)
+from dray.manager.transactions import OpenTransaction, Transactions, check_plain_receive
 from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.callers import Caller
@@ -182,11 +177,11 @@ def receive_now(receives: Receives, session: Session, request_id: int, head: Rec
     if not head.peek:
         if head.claim:
             # As many as one fact can tell of, so nothing has to be counted.
-            owner = find_or_begin(transactions, session, head.transaction, claim=True)
+            owner = transactions.find_or_begin(session, head.transaction, claim=True)
             owner.gathered(len(found))
             hold_singles(context, queue, owner, found)
         elif head.transaction:
-            _take(context, queue, find_or_begin(transactions, session, head.transaction), found)
+            _take(context, queue, transactions.find_or_begin(session, head.transaction), found)
         else:
             leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
     # Nobody sees a claimed message before its commit, and that waits for the sync.
@@ -213,7 +208,7 @@ def handle_settle(
         )
     plain = _plain_upto(queue, head.after, head.upto)
     if head.transaction:
-        owner = find_or_begin(transactions, session, head.transaction)
+        owner = transactions.find_or_begin(session, head.transaction)
         _take(context, queue, owner, plain)
         large = 0 if head.plain else _hold_large_upto(context, queue, owner, head)
         count = len(plain) + large

@@ -11,16 +11,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from dray.manager import relay
 from dray.manager.context import Context
 from dray.manager.incoming import ArrivingStreams
 from dray.manager.peers import (
     Holes,
     Links,
     Strangers,
-    handle_accept_peer,
-    handle_forget_peer,
-    handle_list_peers,
     handle_resolve_outgoing,
 )
 from dray.manager.relay import Relay
@@ -44,12 +40,8 @@ from dray.manager.rights import (
 )
 from dray.manager.session import Session
 from dray.manager.transactions import (
-    Ages,
     Transactions,
-    abort,
     drop_old_batches,
-    handle_abort,
-    handle_commit,
     handle_commit_batch,
     handle_describe_batch,
     handle_drop_staged,
@@ -106,8 +98,6 @@ _TRANSACTIONS: _Table[Transactions] = {
     queue_frames.DeleteQueue: admin.handle_delete,
     message_frames.Outcome: admin.handle_outcome,
     message_frames.Reserve: sending.handle_reserve,
-    message_frames.Commit: handle_commit,
-    message_frames.Abort: handle_abort,
     message_frames.Prepare: handle_prepare,
     message_frames.ListPrepared: handle_list_prepared,
     message_frames.SettlePrepared: handle_settle_prepared,
@@ -123,9 +113,7 @@ _TRANSACTIONS: _Table[Transactions] = {
     large_frames.UploadMark: uploads.handle_mark,
     large_frames.UploadDrop: uploads.handle_drop,
     large_frames.UploadRead: uploads.handle_read,
-}
-_UPLOADS: _Table[Ages] = {large_frames.UploadBegin: uploads.handle_begin}
-_BATCHES: _Table[Ages] = {
+    large_frames.UploadBegin: uploads.handle_begin,
     batch_frames.StageForBatch: handle_stage,
     batch_frames.CommitBatch: handle_commit_batch,
     batch_frames.DropStaged: handle_drop_staged,
@@ -140,24 +128,10 @@ _LINKS: _Table[Links] = {
     queue_frames.PauseQueue: admin.handle_pause,
 }
 _LINKS_AND_STREAMS: _BodyTable = {queue_frames.Describe: admin.handle_describe}
-_STRANGERS: _Table[Strangers] = {
-    queue_frames.ListPeers: handle_list_peers,
-    queue_frames.AcceptPeer: handle_accept_peer,
-    queue_frames.ForgetPeer: handle_forget_peer,
-}
-_BACKUPS: _Table[backup.Backups] = {
-    backup_frames.Backup: backup.handle_backup,
-    backup_frames.BackupRead: backup.handle_backup_read,
-}
-_RELAY: _Table[Relay] = {
-    transfer_frames.AttachBox: relay.handle_attach,
-    transfer_frames.Credit: relay.handle_credit,
-}
 _BODY_TRANSACTIONS: _BodyTable = {
     message_frames.Send: sending.handle_send,
     file_frames.SendFile: sending.handle_send_file,
 }
-_BODY_RELAY: _BodyTable = {transfer_frames.Post: relay.handle_post}
 
 
 class Requests:
@@ -177,37 +151,40 @@ class Requests:
         self._context = context = transactions.context
         self._rights = transactions.rights
         self._transactions = transactions
-        self._uploads = Ages(transactions)
-        self._batches = Ages(transactions)
         self._backups = backup.Backups(context)
         receives = receiving.Receives(transactions)
         large = large_messages.LargeReceives(transactions, holes)
         self.waiters = Waiters(receives, large)
         """Receives that wait for a message."""
-        self.without_body: Mapping[type[Head], Handler] = {
-            **_bound(_CONTEXT, context),
-            **_bound(_RIGHTS, self._rights),
-            **_bound(_WORKS, transactions.works),
-            **_bound(_TRANSACTIONS, transactions),
-            **_bound(_UPLOADS, self._uploads),
-            **_bound(_BATCHES, self._batches),
-            **_bound(_RECEIVES, receives),
-            **_bound(_LARGE_RECEIVES, large),
-            **_bound(_LINKS, links),
-            **_bound(_LINKS_AND_STREAMS, links, streams, started=context.now),
-            **_bound(_STRANGERS, strangers),
-            **_bound(_BACKUPS, self._backups),
-            **_bound(_RELAY, relay),
-        }
-        self.with_body: Mapping[type[Head], BodyHandler] = {
-            **_bound(_BODY_TRANSACTIONS, transactions),
-            **_bound(_BODY_RELAY, relay),
-        }
+        self.without_body = joined(
+            _bound(_CONTEXT, context),
+            _bound(_RIGHTS, self._rights),
+            _bound(_WORKS, transactions.works),
+            _bound(_TRANSACTIONS, transactions),
+            _bound(_RECEIVES, receives),
+            _bound(_LARGE_RECEIVES, large),
+            _bound(_LINKS, links),
+            _bound(_LINKS_AND_STREAMS, links, streams, started=context.now),
+            {
+                message_frames.Commit: transactions.handle_commit,
+                message_frames.Abort: transactions.handle_abort,
+                queue_frames.ListPeers: strangers.handle_list,
+                queue_frames.AcceptPeer: strangers.handle_accept,
+                queue_frames.ForgetPeer: strangers.handle_forget,
+                backup_frames.Backup: self._backups.handle_begin,
+                backup_frames.BackupRead: self._backups.handle_read,
+                transfer_frames.AttachBox: relay.handle_attach,
+                transfer_frames.Credit: relay.handle_credit,
+            },
+        )
+        self.with_body = joined(
+            _bound(_BODY_TRANSACTIONS, transactions), {transfer_frames.Post: relay.handle_post}
+        )
 
     def take_up(self) -> None:
         """Go on, after a start, with the batches and uploads that the state knows."""
-        take_up_batches(self._batches)
-        uploads.take_up(self._uploads)
+        take_up_batches(self._transactions)
+        uploads.take_up(self._transactions)
 
     def hello(self, session: Session, request_id: int, head: frames.Hello) -> None:
         """Answer the first frame of a session, also that of another manager."""
@@ -218,31 +195,38 @@ class Requests:
         if self._backups.preparing is not None:
             return self._context.now
         soonest = self.waiters.deadline()
-        for heap in (self._uploads.heap, self._batches.heap):
-            if heap and (soonest is None or heap[0][0] < soonest):
-                soonest = heap[0][0]
+        for at in (self._transactions.uploads.soonest, self._transactions.staged.soonest):
+            if at is not None and (soonest is None or at < soonest):
+                soonest = at
         return soonest
 
     def tick(self) -> None:
         """The time has come for something that a request has left."""
-        backup.prepare_on(self._backups)
-        uploads.drop_old(self._uploads)
-        drop_old_batches(self._batches)
+        self._backups.prepare_on()
+        uploads.drop_old(self._transactions)
+        drop_old_batches(self._transactions)
         self.waiters.tick()
 
     def closed(self, session: Session) -> None:
         """Abort everything that a client which went away had begun, and wait for it no longer."""
-        backup.end_backup(self._backups, session)
+        self._backups.end(session)
         for number in list(session.transactions):
             transaction = self._transactions.open[number]
             if transaction.upload:
                 uploads.leave(self._transactions, transaction)
             else:
-                abort(self._transactions, transaction)
+                self._transactions.abort(transaction)
         self.waiters.forget(session)
+
+
+def joined(*tables: Mapping[type[Head], BodyHandler]) -> Mapping[type[Head], BodyHandler]:
+    """One table of several, in which no frame stands twice."""
+    whole = {kind: handler for table in tables for kind, handler in table.items()}
+    assert len(whole) == sum(map(len, tables)), "one function answers each frame"
+    return whole
 
 
 def _bound(
     table: Mapping[type[Head], Callable[..., None]], *subjects: object, **facts: object
-) -> Mapping[type[Head], Callable[..., None]]:
+) -> Mapping[type[Head], BodyHandler]:
     return {kind: partial(handler, *subjects, **facts) for kind, handler in table.items()}

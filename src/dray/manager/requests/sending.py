@@ -30,15 +30,12 @@ from dray.manager.session import Session
 from dray.manager.transactions import (
     OpenTransaction,
     Transactions,
-    check_not_aborted,
     check_plain_send,
     check_room,
     commit,
-    find_or_begin,
     note_sent,
     place_of_reserved,
     promised,
-    reserve,
     staged_ahead,
 )
 from dray.model.arguments import no_sense
@@ -70,14 +67,14 @@ def handle_send(
     if head.transaction == 0:
         if transactions.aborted_transactions and len(body):
             # Without a transaction of its own, a batch goes by the number of its first message.
-            check_not_aborted(transactions, read_header(body).number)
+            transactions.check_not_aborted(read_header(body).number)
         queue = context.state.queues.numbered(head.queue)
         staged = _stage(context, queue, head, body)
         # Nothing that is durable rests on an express message, so nothing is waited for.
         held = not staged or _send_at_once(transactions, queue, staged)
         context.answer(session, request_id, Done(len(staged)), held=held)
         return
-    transaction = find_or_begin(transactions, session, head.transaction)
+    transaction = transactions.find_or_begin(session, head.transaction)
     transaction.send_frames += 1
     if transaction.doomed is not None:
         return
@@ -104,7 +101,7 @@ def handle_send_file(
     context = transactions.context
     if not head.transaction:
         raise no_sense("transaction", "one that takes the file", head.transaction)
-    transaction = find_or_begin(transactions, session, head.transaction)
+    transaction = transactions.find_or_begin(session, head.transaction)
     transaction.send_frames += 1
     if transaction.doomed is None and not len(body):
         transaction.doomed = SourceUnreadable(
@@ -174,10 +171,10 @@ def handle_reserve(
     """Set room aside for a large message, so that it cannot fail for want of it at the end."""
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
-    transaction = find_or_begin(transactions, session, head.transaction)
+    transaction = transactions.find_or_begin(session, head.transaction)
     more = promised(context, head.size, head.longest)
     check_room(context, queue, more)
-    reserve(transactions.reservations, transaction, queue, more)
+    transactions.reservations.reserve(transaction, queue, more)
     context.answer(session, request_id, Done())
 
 

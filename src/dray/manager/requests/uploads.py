@@ -28,17 +28,11 @@ from dray.manager.session import Session
 from dray.manager.state import Upload
 from dray.manager.transactions import (
     NOTHING_RESERVED,
-    Ages,
     OpenTransaction,
     Transactions,
-    abort,
     check_room,
-    find_or_begin,
-    give_back,
     note_large_send,
     promised,
-    reserve,
-    reserve_again,
     staged_from,
 )
 from dray.model.arguments import no_sense
@@ -61,9 +55,11 @@ from dray.wire.large_frames import (
 OPEN = "open"
 
 
-def handle_begin(ages: Ages, session: Session, request_id: int, head: UploadBegin) -> None:
+def handle_begin(
+    transactions: Transactions, session: Session, request_id: int, head: UploadBegin
+) -> None:
     """Begin an upload: a transaction that keeps what is marked in it."""
-    context, transactions = ages.context, ages.transactions
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     room = promised(context, head.reserve, head.longest)
     if len(head.source) > UPLOAD_SOURCE_BYTES_MAX:
@@ -79,14 +75,14 @@ def handle_begin(ages: Ages, session: Session, request_id: int, head: UploadBegi
         )
     _check_share(context, session)
     check_room(context, queue, room)
-    transaction = find_or_begin(transactions, session, head.number)
-    reserve(transactions.reservations, transaction, queue, room)
+    transaction = transactions.find_or_begin(session, head.number)
+    transactions.reservations.reserve(transaction, queue, room)
     transaction.upload = True
     note_large_send(queue, transaction)
     source = bytes(head.source)
     when_us, caller = context.now_us, session.caller.name
     context.record(UploadBegun(head.number, queue.number, source, head.reserve, when_us, caller))
-    watch_age(ages, head.number)
+    transactions.uploads.note(head.number, context.now + UPLOAD_AGE_S_MAX)
     context.answer(session, request_id, _state(context, context.state.uploads.get(head.number)))
 
 
@@ -103,7 +99,7 @@ def handle_mark(
 ) -> None:
     """Make what was placed so far durable. Like a send, answered only if it fails."""
     context = transactions.context
-    transaction = find_or_begin(transactions, session, head.number)
+    transaction = transactions.find_or_begin(session, head.number)
     upload = context.state.uploads.get(head.number)
     if upload is None:
         raise no_sense("number", "that of an upload", head.number)
@@ -172,7 +168,7 @@ def handle_drop(
         raise _no_upload(head.sequence_id)
     if not owns(transactions.rights, session, upload.caller):
         raise _no_upload(head.sequence_id)
-    abort(transactions, transaction)
+    transactions.abort(transaction)
     context.answer(session, request_id, Done())
 
 
@@ -207,7 +203,7 @@ def leave(transactions: Transactions, transaction: OpenTransaction) -> None:
     if transaction.session is not None:
         transaction.session.transactions.pop(transaction.number, None)
         transaction.session = None
-    give_back(transactions, transaction)
+    transactions.give_back(transaction)
     upload = context.state.uploads.get(transaction.number)
     assert upload is not None, "only uploads are left open"
     for number, staged in transaction.sends.items():
@@ -223,9 +219,9 @@ def leave(transactions: Transactions, transaction: OpenTransaction) -> None:
     transaction.operations = transaction.marked
 
 
-def take_up(ages: Ages) -> None:
+def take_up(transactions: Transactions) -> None:
     """After a start: count again what uploads have placed and reserved."""
-    context, transactions = ages.context, ages.transactions
+    context = transactions.context
     for upload in context.state.uploads:
         transaction = OpenTransaction(upload.number, None)
         transaction.upload = True
@@ -241,28 +237,15 @@ def take_up(ages: Ages) -> None:
             transaction.sends[upload.queue] = staged
             transaction.marked = transaction.operations = len(staged)
             context.state.ledger.stage(queue, sum(each.extent.length for each in staged))
-        watch_age(ages, upload.number)
+        too_old_at = upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX
+        transactions.uploads.note(upload.number, too_old_at)
 
 
-def watch_age(ages: Ages, number: int) -> None:
-    """See to it that an upload is looked at when it may be too old."""
-    context = ages.context
-    upload = context.state.uploads.get(number)
-    if upload is not None:
-        ages.watch(upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX, number)
-
-
-def drop_old(ages: Ages) -> None:
+def drop_old(transactions: Transactions) -> None:
     """Give up uploads that nobody has gone on with for too long."""
-    context, transactions = ages.context, ages.transactions
-    for number in ages.due():
-        upload, transaction = context.state.uploads.get(number), transactions.open.get(number)
-        if upload is None or transaction is None:
-            continue
-        if upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX > context.now:
-            watch_age(ages, number)
-            continue
-        abort(transactions, transaction)
+    context = transactions.context
+    for number in transactions.uploads.due(context.now):
+        transactions.abort(transactions.open[number])
         name = context.state.transaction_id(number)
         sentence = (
             f"the unfinished upload {name} was dropped, because nobody resumed it for"
@@ -283,7 +266,7 @@ def _reserve_again(
     # After a start only what was placed tells how long its records are.
     longest = max([before.longest, *(each.extent.length for each in placed)])
     wanted = Promise(max(0, upload.reserved - upload.bytes_placed), longest)
-    reserve_again(transactions.reservations, transaction, queue, wanted)
+    transactions.reservations.reserve_again(transaction, queue, wanted)
 
 
 def _state(context: Context, upload: Upload | None) -> UploadState:

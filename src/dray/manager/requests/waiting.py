@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
-import math
-
 from dray.errors import DrayError, StorePoisoned
 from dray.manager.queue import Lookup, StoredQueue
 from dray.manager.requests.large_messages import LargeReceives, large_receive_now
 from dray.manager.requests.moving import receive_transaction_now
 from dray.manager.requests.receiving import Receives, nothing_came, receive_now, receive_or_wait
 from dray.manager.session import IdKind, Session, Waiter
+from dray.manager.state import Deadlines
 from dray.wire.message_frames import Receive, ReceiveTransaction
 
 
@@ -18,15 +16,13 @@ class Waiters:
     """Waiting receives stand at their queues; this knows when the first of them gives up."""
 
     def __init__(self, receives: Receives, large: LargeReceives) -> None:
-        """Begin with nobody waiting."""
         self._receives = receives
         self._large = large
         self._context = receives.context
         self.lookups = receives.lookups
         """Positions of messages by their ids, while somebody asks for them."""
-        self._timeouts: list[tuple[float, int]] = []
-        self._noted: dict[int, float] = {}
-        """By queue, the earliest of its entries among the timeouts: one is enough."""
+        self._timeouts = Deadlines(self._gives_up_at)
+        """Queues at which somebody waits."""
 
     def deadline(self) -> float | None:
         """When the first wait may be over."""
@@ -34,15 +30,18 @@ class Waiters:
         if lookups.unread:
             return self._context.now
         soonest = lookups.deadline() if lookups.used else None
-        if self._timeouts and (soonest is None or self._timeouts[0][0] < soonest):
-            return self._timeouts[0][0]
+        gives_up = self._timeouts.soonest
+        if gives_up is not None and (soonest is None or gives_up < soonest):
+            return gives_up
         return soonest
 
     def note_last(self, number: int) -> None:
         """Look at a queue again when the wait is over that was begun there last, if one was."""
         queue = self._context.state.queues.get(number)
         if queue is not None and queue.waiters:
-            self._note_timeout(queue, queue.waiters.last)
+            deadline = queue.waiters.last.deadline
+            if deadline is not None:
+                self._timeouts.note(number, deadline)
 
     def serve(self, queue: StoredQueue) -> None:
         """Something became available in a queue: let those go on who waited for it."""
@@ -115,14 +114,11 @@ class Waiters:
         """Tell those whose time is over."""
         self._read_on()
         self.lookups.drop_unused(self._context.now)
-        while self._timeouts and self._timeouts[0][0] <= self._context.now:
-            at, number = heapq.heappop(self._timeouts)
-            if self._noted.get(number) == at:
-                del self._noted[number]
-            queue = self._context.state.queues.get(number)
-            if queue is not None:
-                self._expire(queue)
-                self._note_timeout(queue)
+        for number in self._timeouts.due(self._context.now):
+            self._expire(self._context.state.queues.numbered(number))
+            gives_up = self._gives_up_at(number)
+            if gives_up is not None:
+                self._timeouts.note(number, gives_up)
 
     def forget(self, session: Session) -> None:
         """A connection has ended: wait for it no longer."""
@@ -141,18 +137,11 @@ class Waiters:
                 error = nothing_came(queue, waiter.head.timeout)
                 self._context.refuse(waiter.session, waiter.request_id, error)
 
-    def _note_timeout(self, queue: StoredQueue, waiter: Waiter | None = None) -> None:
-        """Look at a queue again when the first wait is over: of all its waiters, or of one more.
-
-        Waits that were answered leave nothing behind, however long they might have lasted.
-        """
-        waiting = queue.waiters if waiter is None else (waiter,)
-        deadline = min(
-            (each.deadline for each in waiting if each.deadline is not None), default=None
-        )
-        if deadline is not None and deadline < self._noted.get(queue.number, math.inf):
-            self._noted[queue.number] = deadline
-            heapq.heappush(self._timeouts, (deadline, queue.number))
+    def _gives_up_at(self, number: int) -> float | None:
+        """When the first wait at a queue is over; those that were answered leave nothing behind."""
+        queue = self._context.state.queues.get(number)
+        waiting = queue.waiters if queue is not None else ()
+        return min((each.deadline for each in waiting if each.deadline is not None), default=None)
 
     def _serve_one(self, waiter: Waiter) -> bool:
         receives, session, request_id = self._receives, waiter.session, waiter.request_id

@@ -6,6 +6,7 @@ These ask it: `change`, `context`, `own_messages`, `peers`, `requests`, `transac
 `dray.offline`.
 """
 
+from dray.manager.state.deadlines import Deadlines
 from dray.manager.state.outcomes import BatchOutcome, Outcomes
 from dray.manager.state.snapshots import read_state, replay, take_snapshots
 from dray.manager.state.state import State

@@ -25,7 +25,6 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing used and no limit."""
         self.stored = dict.fromkeys(Account, 0)
         self.staged = dict.fromkeys(Account, 0)
         self.limits: dict[Account, int | None] = dict.fromkeys(Account, None)

@@ -144,7 +144,6 @@ class RememberedQueries:
     """Queries with ids of one kind, in the order of last commits, and those of each caller."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self.outcomes: dict[str, list[BatchOutcome]] = {}
         self._of: dict[str, dict[str, None]] = {}
 

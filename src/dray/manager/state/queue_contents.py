@@ -34,7 +34,7 @@ from dray.manager.facts import (
     unpack_lookups,
 )
 from dray.manager.queue import QueueTable, StoredQueue
-from dray.manager.state.expiries import Expiries
+from dray.manager.state.deadlines import Expiries
 from dray.manager.state.ledger import Ledger
 from dray.store.heap.heap import Extent
 
@@ -43,7 +43,6 @@ class QueueContents:
     """All queues, and what they hold."""
 
     def __init__(self) -> None:
-        """Begin without queues."""
         self.queues = QueueTable()
         self.ledger = Ledger()
         self.expiries = Expiries()

@@ -40,7 +40,6 @@ class Sequences:
     """Incoming streams and the confirmations on their way back."""
 
     def __init__(self) -> None:
-        """Begin with no stream."""
         self.incoming = IncomingStreams()
         self.outbox: Outbox[Confirmation] = Outbox()
         """Confirmations that the sources of incoming streams are still to be told."""

@@ -54,7 +54,6 @@ class State(QueueContents):
     """Everything about a manager that survives a crash."""
 
     def __init__(self, delivery: DeliverySettings) -> None:
-        """Begin with nothing, not even a name."""
         super().__init__()
         self.delivery = delivery
         self.manager_id = ""

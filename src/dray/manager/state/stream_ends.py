@@ -37,7 +37,6 @@ class StreamEnds:
     """All of them, by stream, the oldest first."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._ends: dict[int, StreamEnd] = {}
         self._by_peer: dict[Peer, dict[int, None]] = {}
         self.news: list[StreamEnd] = []

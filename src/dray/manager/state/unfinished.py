@@ -50,7 +50,6 @@ class Uploads:
     """All unfinished uploads of a manager, by number."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self.kept: dict[int, Upload] = {}
         """By number, the oldest first."""
 

@@ -9,7 +9,6 @@ These ask it: `dispatch`, `peers`, `requests` and `turn`.
 
 from dray.manager.transactions.ahead import answered_ahead, forget_ahead, staged_ahead
 from dray.manager.transactions.batches import (
-    Ages,
     drop_old_batches,
     drop_staged_for,
     handle_commit_batch,
@@ -36,25 +35,7 @@ from dray.manager.transactions.prepared import (
 from dray.manager.transactions.reservations import (
     NOTHING_RESERVED,
     check_room,
-    give_back_unused,
     place_of_reserved,
     promised,
-    reserve,
-    reserve_again,
 )
-from dray.manager.transactions.transactions import (
-    Transactions,
-    abort,
-    abort_idle,
-    check_not_aborted,
-    commit,
-    end_purges,
-    find_or_begin,
-    give_back,
-    give_up_claim,
-    handle_abort,
-    handle_commit,
-    oldest_claim_ends,
-    opened_by,
-    take,
-)
+from dray.manager.transactions.transactions import Transactions, commit, end_purges, take

@@ -29,7 +29,6 @@ class AbortedTransactions:
     """All of them."""
 
     def __init__(self, leases: Leases) -> None:
-        """Begin without any."""
         self._leases = leases
         self._reasons: dict[int, str] = {}
         self._highest: dict[int, int] = {}

@@ -12,7 +12,6 @@ docs/explanation/batches.md tells what each crash leaves behind.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterator
 
@@ -29,7 +28,7 @@ from dray.manager.state import BatchOutcome
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.prepared import fact_of, passed
 from dray.manager.transactions.reservations import give_up_reservations
-from dray.manager.transactions.transactions import Transactions, abort, forget
+from dray.manager.transactions.transactions import Transactions
 from dray.model.arguments import no_sense
 from dray.model.ids import split_id
 from dray.model.limits import (
@@ -47,29 +46,11 @@ _STAGED_ID_BYTES = 9
 """Bytes of a fact for the number of a staged transaction."""
 
 
-class Ages:
-    """Transactions that outlive their sessions, and when to look whether one is too old."""
-
-    def __init__(self, transactions: Transactions) -> None:
-        """Begin with none."""
-        self.context = transactions.context
-        self.transactions = transactions
-        self.heap: list[tuple[float, int]] = []
-        """Time and number, soonest first."""
-
-    def watch(self, at: float, number: int) -> None:
-        """Have a transaction looked at when that time has come."""
-        heapq.heappush(self.heap, (at, number))
-
-    def due(self) -> Iterator[int]:
-        """Take out those to look at now."""
-        while self.heap and self.heap[0][0] <= self.context.now:
-            yield heapq.heappop(self.heap)[1]
-
-
-def handle_stage(ages: Ages, session: Session, request_id: int, head: StageForBatch) -> None:
+def handle_stage(
+    transactions: Transactions, session: Session, request_id: int, head: StageForBatch
+) -> None:
     """Keep what a task has sent until its batch is committed, or say that the batch is."""
-    context, transactions = ages.context, ages.transactions
+    context = transactions.context
     transaction = passed(transactions, session, request_id, head)
     if transaction is None:
         return
@@ -78,11 +59,11 @@ def handle_stage(ages: Ages, session: Session, request_id: int, head: StageForBa
         _check_not_past(context, head.query, head.batch)
         _check_may_stage(transaction)
     except DrayError:
-        abort(transactions, transaction)
+        transactions.abort(transaction)
         raise
     outcome = _outcome(context, head.query, head.batch)
     if outcome is not None:
-        abort(transactions, transaction)
+        transactions.abort(transaction)
     else:
         give_up_reservations(context, transaction)
         prepared = fact_of(context, transaction)
@@ -100,13 +81,15 @@ def handle_stage(ages: Ages, session: Session, request_id: int, head: StageForBa
         del session.transactions[transaction.number]
         transaction.session = None
         transactions.shares.release(transaction)
-        _watch_age(ages, context.now_us, transaction.number)
+        transactions.staged.note(transaction.number, context.now + STAGED_AGE_S_MAX)
     context.answer(session, request_id, _batch_is(context, head.query, outcome))
 
 
-def handle_commit_batch(ages: Ages, session: Session, request_id: int, head: CommitBatch) -> None:
+def handle_commit_batch(
+    transactions: Transactions, session: Session, request_id: int, head: CommitBatch
+) -> None:
     """Make the rows of the named transactions visible, as one transaction; or say that they are."""
-    context, transactions = ages.context, ages.transactions
+    context = transactions.context
     _check_name(head.query, head.batch)
     if len(head.digest) > BATCH_DIGEST_BYTES_MAX:
         raise no_sense("digest", f"at most {BATCH_DIGEST_BYTES_MAX} bytes", head.digest)
@@ -124,7 +107,7 @@ def handle_commit_batch(ages: Ages, session: Session, request_id: int, head: Com
             batch=head.batch,
         )
     for number in list(_staged_up_to(transactions, session, head)):
-        abort(transactions, transactions.open[number])
+        transactions.abort(transactions.open[number])
     context.answer(session, request_id, _batch_is(context, head.query, outcome))
 
 
@@ -136,35 +119,32 @@ def handle_describe_batch(
     context.answer(session, request_id, _batch_is(context, head.query, outcome))
 
 
-def handle_drop_staged(ages: Ages, session: Session, request_id: int, head: DropStaged) -> None:
+def handle_drop_staged(
+    transactions: Transactions, session: Session, request_id: int, head: DropStaged
+) -> None:
     """Drop what the tasks of a failed job have staged."""
-    context, transactions = ages.context, ages.transactions
+    context = transactions.context
     dropped = 0
     for name in head.staged:
         number = _number_of(context, name)
         if _is_staged(context, number, head.query, head.batch):
-            abort(transactions, transactions.open[number])
+            transactions.abort(transactions.open[number])
             dropped += 1
     context.answer(session, request_id, Done(dropped))
 
 
-def drop_old_batches(ages: Ages) -> None:
+def drop_old_batches(transactions: Transactions) -> None:
     """Drop the staged work of batches for which no task has staged anything for too long."""
-    context, transactions = ages.context, ages.transactions
-    for number in ages.due():
-        fact = context.state.prepared.get(number)
-        if not isinstance(fact, BatchStaged):
-            continue
-        newest = _newest_of(context, fact)
-        if newest / MICROSECONDS + STAGED_AGE_S_MAX > context.now:
-            _watch_age(ages, newest, number)
-            continue
+    context = transactions.context
+    for number in transactions.staged.due(context.now):
+        fact = context.state.prepared[number]
+        assert isinstance(fact, BatchStaged), "nothing else is too old"
         count = sum(len(tails) for _, tails in fact.sends) // TAIL_BYTES
         for queue_number, tails in fact.sends:
             queue = context.state.queues.get(queue_number)
             if queue is not None:
                 queue.staged_dropped += len(tails) // TAIL_BYTES
-        abort(transactions, transactions.open[number])
+        transactions.abort(transactions.open[number])
         sentence = (
             f"dropped {counted(count)} that a task staged for batch {fact.batch} of query"
             f" {fact.query!r}, because nothing was staged for it in {STAGED_AGE_S_MAX / 3600:.0f}"
@@ -173,11 +153,11 @@ def drop_old_batches(ages: Ages) -> None:
         context.notices.add(NoticeKind.STAGED_DROPPED, "batches", sentence)
 
 
-def take_up_batches(ages: Ages) -> None:
+def take_up_batches(transactions: Transactions) -> None:
     """After a start: see to it that staged work is looked at when it may be too old."""
-    for number, fact in ages.context.state.prepared.items():
+    for number, fact in transactions.context.state.prepared.items():
         if isinstance(fact, BatchStaged):
-            _watch_age(ages, fact.when_us, number)
+            transactions.staged.note(number, fact.when_us / MICROSECONDS + STAGED_AGE_S_MAX)
 
 
 def staged_counts(context: Context) -> Counter[int]:
@@ -194,7 +174,7 @@ def drop_staged_for(transactions: Transactions, queues: set[int]) -> None:
     """Drop what is staged for queues that are to be deleted: its commit is refused then."""
     for fact in list(transactions.context.state.prepared.values()):
         if isinstance(fact, BatchStaged) and not queues.isdisjoint(dict(fact.sends)):
-            abort(transactions, transactions.open[fact.transaction])
+            transactions.abort(transactions.open[fact.transaction])
 
 
 def _commit(transactions: Transactions, session: Session, head: CommitBatch) -> BatchOutcome:
@@ -219,7 +199,7 @@ def _commit(transactions: Transactions, session: Session, head: CommitBatch) -> 
             joined.setdefault(queue_number, []).extend(staged)
     _check_fits(context, number, joined, len(numbers))
     for at in numbers:
-        forget(transactions, transactions.open[at])
+        transactions.forget(transactions.open[at])
     messages = sum(map(len, joined.values()))
     owner = context.state.batch_outcomes.owner(head.query)
     # The records are those of the commit from here on, and both facts are of one group.
@@ -319,16 +299,3 @@ def _number_of(context: Context, name: str) -> int:
     """The number of a transaction of ours; 0, which is nobody's, for one of another manager."""
     manager, number = split_id(name)
     return number if manager == context.state.manager_id else 0
-
-
-def _newest_of(context: Context, fact: BatchStaged) -> int:
-    """When the last task of the same batch staged anything."""
-    return max(
-        each.when_us
-        for each in context.state.prepared.values()
-        if isinstance(each, BatchStaged) and (each.query, each.batch) == (fact.query, fact.batch)
-    )
-
-
-def _watch_age(ages: Ages, when_us: int, number: int) -> None:
-    ages.watch(when_us / MICROSECONDS + STAGED_AGE_S_MAX, number)

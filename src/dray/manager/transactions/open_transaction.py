@@ -22,7 +22,6 @@ class TransactionShare:
     """The open transactions of one caller: how many, and how many messages they have together."""
 
     def __init__(self, caller: Caller) -> None:
-        """Begin with none."""
         self.place = caller.place
         self.bounded = not caller.owner
         self.transactions = 0
@@ -128,7 +127,6 @@ class TransactionShares:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._of: dict[str, TransactionShare] = {}
         self._count = 0
 

@@ -22,14 +22,7 @@ from dray.manager.session import Session
 from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
-from dray.manager.transactions.transactions import (
-    Transactions,
-    abort,
-    check_not_aborted,
-    commit_open,
-    opened_by,
-    reason_to_abort,
-)
+from dray.manager.transactions.transactions import Transactions, reason_to_abort
 from dray.model.classes import Part
 from dray.model.ids import split_id
 from dray.model.limits import OPEN_TRANSACTIONS_TOLD_MAX, PREPARED_SHARE, STAGED_MAX
@@ -64,9 +57,9 @@ def passed(
 ) -> OpenTransaction | None:
     """The transaction that passes its first phase; if it cannot, refuse, abort and give None."""
     context, number = transactions.context, head.transaction
-    transaction = opened_by(transactions, session, number)
+    transaction = transactions.opened_by(session, number)
     if transaction is None:
-        check_not_aborted(transactions, number)
+        transactions.check_not_aborted(number)
     if transaction is None and head.sends == 0:
         transaction = OpenTransaction(number, session)
         transactions.open[number] = transaction
@@ -78,7 +71,7 @@ def passed(
     error = reason_to_abort(context, transaction, head) or _beyond_share(context, session)
     if transaction is None or error is not None:
         if transaction is not None:
-            abort(transactions, transaction)
+            transactions.abort(transaction)
         context.refuse(session, request_id, error or _unknown(context, number))
         return None
     return transaction
@@ -123,9 +116,9 @@ def handle_settle_prepared(
         if head.commit != context.state.has_committed(number):
             raise _unknown(context, number)
     elif transaction is not None and head.commit:
-        commit_open(transactions, transaction)
+        transactions.commit_open(transaction)
     elif transaction is not None:
-        abort(transactions, transaction)
+        transactions.abort(transaction)
     context.answer(session, request_id, Done())
 
 

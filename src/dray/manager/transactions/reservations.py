@@ -13,7 +13,6 @@ others find room, too; the rest of its message is checked part by part.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping
 
 from dray.errors import QuotaExceeded, StoreFull
@@ -21,6 +20,7 @@ from dray.manager.context import Context
 from dray.manager.disk import Promise
 from dray.manager.entries import TAIL_BYTES
 from dray.manager.queue import StoredQueue
+from dray.manager.state import Deadlines
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.model.arguments import no_sense
 from dray.model.limits import RESERVATION_SHARE, RESERVATION_UNUSED_S
@@ -32,11 +32,68 @@ class Reservations:
     """The open transactions that may have reserved room, and when to look at them."""
 
     def __init__(self, context: Context, open_ones: Mapping[int, OpenTransaction]) -> None:
-        """Begin with none reserved."""
         self.context = context
         self.open = open_ones
-        self.unused: list[tuple[float, int]] = []
-        """When to look whether reserved room is used, soonest first."""
+        self.unused = Deadlines(self._unused_at)
+        """When to look whether reserved room is used."""
+
+    def reserve(self, transaction: OpenTransaction, queue: StoredQueue, more: Promise) -> None:
+        """Set aside more room for a transaction in a queue, as much as its caller may."""
+        context, session = self.context, transaction.session
+        assert session is not None, "nobody else reserves"
+        transaction.reserver = session.caller.place
+        if not session.caller.owner:
+            more = more._replace(size=min(more.size, self._share(transaction, queue)))
+        self._use(transaction)
+        before = transaction.reserved.get(queue.number, NOTHING_RESERVED)
+        _set(
+            context,
+            transaction,
+            queue.number,
+            Promise(before.size + more.size, max(before.longest, more.longest)),
+        )
+        context.state.ledger.stage(queue, more.size)
+
+    def reserve_again(
+        self, transaction: OpenTransaction, queue: StoredQueue, wanted: Promise
+    ) -> None:
+        """Set aside so much in place of what was, if there is room; else check each part."""
+        context = self.context
+        give_up_reservations(context, transaction)
+        try:
+            check_room(context, queue, wanted)
+        except (QuotaExceeded, StoreFull):
+            # The parts that find no room are refused, and say so.
+            return
+        self.reserve(transaction, queue, wanted)
+
+    def _share(self, transaction: OpenTransaction, queue: StoredQueue) -> int:
+        """How many bytes more the caller of a transaction may have set aside."""
+        context = self.context
+        mine = sum(
+            promise.size
+            for each in self.open.values()
+            if each.reserved and each.reserver == transaction.reserver
+            for promise in each.reserved.values()
+        )
+        free = context.room.free - context.room.low_water
+        room = min(free, context.state.ledger.room(queue, free))
+        return max(0, (room + mine) // RESERVATION_SHARE - mine)
+
+    def _use(self, transaction: OpenTransaction) -> None:
+        transaction.drawn_at = self.context.now
+        self.unused.note(transaction.number, transaction.drawn_at + RESERVATION_UNUSED_S)
+
+    def _unused_at(self, number: int) -> float | None:
+        transaction = self.open.get(number)
+        if transaction is None or not transaction.reserved:
+            return None
+        return transaction.drawn_at + RESERVATION_UNUSED_S
+
+    def give_back_unused(self) -> None:
+        """Give back the room of large messages of which no part has come for a while."""
+        for number in self.unused.due(self.context.now):
+            give_up_reservations(self.context, self.open[number])
 
 
 def promised(context: Context, size: int, longest: int) -> Promise:
@@ -56,26 +113,6 @@ def check_room(context: Context, queue: StoredQueue, more: Promise) -> None:
     context.room.check(footprint, fact_bytes=fact_bytes)
 
 
-def reserve(
-    reservations: Reservations, transaction: OpenTransaction, queue: StoredQueue, more: Promise
-) -> None:
-    """Set aside more room for a transaction in a queue, as much as its caller may."""
-    context, session = reservations.context, transaction.session
-    assert session is not None, "nobody else reserves"
-    transaction.reserver = session.caller.place
-    if not session.caller.owner:
-        more = more._replace(size=min(more.size, _share(reservations, transaction, queue)))
-    _use(reservations, transaction)
-    before = transaction.reserved.get(queue.number, NOTHING_RESERVED)
-    _set(
-        context,
-        transaction,
-        queue.number,
-        Promise(before.size + more.size, max(before.longest, more.longest)),
-    )
-    context.state.ledger.stage(queue, more.size)
-
-
 def place_of_reserved(
     context: Context, transaction: OpenTransaction, queue: StoredQueue, count: int
 ) -> int:
@@ -86,55 +123,6 @@ def place_of_reserved(
         left = max(0, before.size - count)
         _set(context, transaction, queue.number, before._replace(size=left))
     return max(0, count - before.size)
-
-
-def reserve_again(
-    reservations: Reservations, transaction: OpenTransaction, queue: StoredQueue, wanted: Promise
-) -> None:
-    """Set aside so much in place of what was, if there is room; else check each part."""
-    context = reservations.context
-    give_up_reservations(context, transaction)
-    try:
-        check_room(context, queue, wanted)
-    except (QuotaExceeded, StoreFull):
-        # The parts that find no room are refused, and say so.
-        return
-    reserve(reservations, transaction, queue, wanted)
-
-
-def _share(reservations: Reservations, transaction: OpenTransaction, queue: StoredQueue) -> int:
-    """How many bytes more the caller of a transaction may have set aside."""
-    context = reservations.context
-    mine = sum(
-        promise.size
-        for each in reservations.open.values()
-        if each.reserved and each.reserver == transaction.reserver
-        for promise in each.reserved.values()
-    )
-    free = context.room.free - context.room.low_water
-    room = min(free, context.state.ledger.room(queue, free))
-    return max(0, (room + mine) // RESERVATION_SHARE - mine)
-
-
-def _use(reservations: Reservations, transaction: OpenTransaction) -> None:
-    transaction.drawn_at = reservations.context.now
-    at = transaction.drawn_at + RESERVATION_UNUSED_S
-    heapq.heappush(reservations.unused, (at, transaction.number))
-
-
-def give_back_unused(reservations: Reservations) -> None:
-    """Give back the room of large messages of which no part has come for a while."""
-    context, heap = reservations.context, reservations.unused
-    while heap and heap[0][0] <= context.now:
-        _, number = heapq.heappop(heap)
-        transaction = reservations.open.get(number)
-        if transaction is None or not transaction.reserved:
-            continue
-        at = transaction.drawn_at + RESERVATION_UNUSED_S
-        if at > context.now:
-            heapq.heappush(heap, (at, number))
-            continue
-        give_up_reservations(context, transaction)
 
 
 def give_up_reservations(context: Context, transaction: OpenTransaction) -> None:

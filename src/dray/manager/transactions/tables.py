@@ -12,7 +12,7 @@ from dray.machine import Step
 from dray.manager.disk import place_batch
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.prepared import fact_of, take_up_prepared
-from dray.manager.transactions.transactions import abort, commit_open
+from dray.manager.transactions.transactions import Transactions
 
 TRANSACTION: Final = (
     Step("none", "send", (OpenTransaction.note_operations, place_batch), "open"),
@@ -23,12 +23,12 @@ TRANSACTION: Final = (
     Step("open", "refused send", (), "doomed"),
     Step("doomed", "send", (), "doomed"),
     Step("open", "prepare", (fact_of,), "prepared"),
-    Step("open", "commit", (commit_open,), "none"),
+    Step("open", "commit", (Transactions.commit_open,), "none"),
     # The answer says what doomed it.
-    Step("doomed", "prepare", (abort,), "none"),
-    Step("doomed", "commit", (abort,), "none"),
+    Step("doomed", "prepare", (Transactions.abort,), "none"),
+    Step("doomed", "commit", (Transactions.abort,), "none"),
     *(
-        Step(state, event, (abort,), "none")
+        Step(state, event, (Transactions.abort,), "none")
         for state in ("open", "doomed")
         for event in ("abort", "session lost", "idle for too long")
     ),
@@ -38,7 +38,7 @@ TRANSACTION: Final = (
     Step("prepared", "session lost", (), "prepared"),
     Step("prepared", "idle for too long", (), "prepared"),
     Step("prepared", "crash", (take_up_prepared,), "prepared"),
-    Step("prepared", "settle by commit", (commit_open,), "none"),
-    Step("prepared", "settle by abort", (abort,), "none"),
+    Step("prepared", "settle by commit", (Transactions.commit_open,), "none"),
+    Step("prepared", "settle by abort", (Transactions.abort,), "none"),
 )
 """One transaction at its manager."""

@@ -13,17 +13,15 @@ open transaction is durable (R3).
 
 from __future__ import annotations
 
-import heapq
-
 from dray.errors import DrayError, TransactionAborted, TransactionSequence
 from dray.manager.change import CommitFact, entries_at, forget_parts, leave_all
-from dray.manager.context import Context
+from dray.manager.context import MICROSECONDS, Context
 from dray.manager.entries import Staged, expires_us_of, is_express_entry, unpack
-from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
+from dray.manager.facts import BatchStaged, PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.queue import StoredQueue, hold_part, part_seen
 from dray.manager.rights import Rights
 from dray.manager.session import Session
-from dray.manager.state import Outcomes
+from dray.manager.state import Deadlines, Outcomes
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
 from dray.manager.transactions.ahead import committed_ahead, given_up_ahead
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
@@ -32,7 +30,7 @@ from dray.manager.transactions.reservations import Reservations, give_up_reserva
 from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
-from dray.model.limits import MESSAGE_NUMBER_MAX
+from dray.model.limits import MESSAGE_NUMBER_MAX, STAGED_AGE_S_MAX, UPLOAD_AGE_S_MAX
 from dray.wire.batch_frames import StageForBatch
 from dray.wire.frames import Done
 from dray.wire.message_frames import Abort, Commit, Prepare
@@ -47,114 +45,203 @@ class Transactions:
         self.works = works
         self.rights = rights
         self.open: dict[int, OpenTransaction] = {}
-        self.claims: dict[int, OpenTransaction] = {}
-        """Claims: receives without a transaction that nobody has confirmed, the oldest first."""
+        self.used: dict[int, OpenTransaction] = {}
+        """Those in which something has happened, the one that was used the longest ago first."""
         self.aborted_transactions = AbortedTransactions(rights.leases)
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
         """Sends and receives of express messages since the start; earlier ones are forgotten."""
         self.shares = TransactionShares()
-        self.idle: list[tuple[float, int]] = []
-        """When to look whether a transaction is idle, soonest first."""
         self.reservations = Reservations(context, self.open)
+        self.staged = Deadlines(self._staged_too_old_at)
+        """When to look whether staged work of batches is too old."""
+        self.uploads = Deadlines(self._upload_too_old_at)
+        """When to look whether an upload is too old."""
 
-
-def find_or_begin(
-    transactions: Transactions, session: Session, number: int, *, claim: bool = False
-) -> OpenTransaction:
-    """Find the session's transaction, or begin it; `TransactionSequence` if another's."""
-    context = transactions.context
-    transaction = transactions.open.get(number)
-    if transaction is None:
-        if not 0 < number <= MESSAGE_NUMBER_MAX:
-            raise no_sense("transaction", f"a number from 1 to {MESSAGE_NUMBER_MAX}", number)
-        if context.state.has_committed(number):
+    def find_or_begin(
+        self, session: Session, number: int, *, claim: bool = False
+    ) -> OpenTransaction:
+        """Find the session's transaction, or begin it; `TransactionSequence` if another's."""
+        context = self.context
+        transaction = self.open.get(number)
+        if transaction is None:
+            if not 0 < number <= MESSAGE_NUMBER_MAX:
+                raise no_sense("transaction", f"a number from 1 to {MESSAGE_NUMBER_MAX}", number)
+            if context.state.has_committed(number):
+                raise TransactionSequence(
+                    "the transaction is already committed; begin another",
+                    transaction_id=context.state.transaction_id(number),
+                )
+            self.check_not_aborted(number)
+            transaction = OpenTransaction(number, session, context.now)
+            self.shares.hold(transaction, session.caller)
+            self.open[number] = transaction
+            session.transactions[number] = None
+            transaction.claim = claim
+        if transaction.session is not session:
             raise TransactionSequence(
-                "the transaction is already committed; begin another",
+                "the transaction belongs to another connection",
                 transaction_id=context.state.transaction_id(number),
             )
-        check_not_aborted(transactions, number)
-        transaction = OpenTransaction(number, session, context.now)
-        transactions.shares.hold(transaction, session.caller)
-        transactions.open[number] = transaction
-        session.transactions[number] = None
-        transaction.claim = claim
-        if claim:
-            transactions.claims[number] = transaction
-        else:
-            watch_idleness(transactions, transaction)
-    if transaction.session is not session:
-        raise TransactionSequence(
-            "the transaction belongs to another connection",
-            transaction_id=context.state.transaction_id(number),
+        self._use(transaction)
+        return transaction
+
+    def opened_by(self, session: Session, number: int) -> OpenTransaction | None:
+        """The transaction of that number, if it is open on the session."""
+        return self.open[number] if number in session.transactions else None
+
+    def check_not_aborted(self, number: int) -> None:
+        """Raise `TransactionAborted` if that is what was said of the transaction."""
+        why = self.aborted_transactions.reason(number)
+        if why is not None:
+            state = self.context.state
+            raise TransactionAborted(why, transaction_id=state.transaction_id(number))
+
+    def idle_at(self) -> float | None:
+        """When to look whether the transaction that was used the longest ago is idle."""
+        patience = self.context.config.idle_transaction_s
+        if patience is None or not self.used:
+            return None
+        return next(iter(self.used.values())).used_at + patience
+
+    def abort_idle(self) -> None:
+        """Abort what nobody has used for too long; a receive that waits in it uses it."""
+        context = self.context
+        while (idle_at := self.idle_at()) is not None and idle_at <= context.now:
+            oldest = next(iter(self.used.values()))
+            if oldest.session is None or oldest.upload:
+                # What is prepared or was marked outlives its session.
+                del self.used[oldest.number]
+            elif _awaits_something(context, oldest):
+                self._use(oldest)
+            else:
+                self.abort(oldest)
+                self.aborted_transactions.add(
+                    oldest.number,
+                    "the transaction was aborted because nothing happened in it for"
+                    f" {context.config.idle_transaction_s:g} seconds; nothing of it is kept, do it"
+                    " again",
+                )
+
+    def _use(self, transaction: OpenTransaction) -> None:
+        transaction.used_at = self.context.now
+        self.used.pop(transaction.number, None)
+        self.used[transaction.number] = transaction
+
+    def _staged_too_old_at(self, number: int) -> float | None:
+        """After so long in which no task has staged anything for the batch."""
+        prepared = self.context.state.prepared
+        fact = prepared.get(number)
+        if not isinstance(fact, BatchStaged):
+            return None
+        newest = max(
+            each.when_us
+            for each in prepared.values()
+            if isinstance(each, BatchStaged)
+            and (each.query, each.batch) == (fact.query, fact.batch)
         )
-    transaction.used_at = context.now
-    return transaction
+        return newest / MICROSECONDS + STAGED_AGE_S_MAX
 
+    def _upload_too_old_at(self, number: int) -> float | None:
+        upload = self.context.state.uploads.get(number)
+        return None if upload is None else upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX
 
-def opened_by(transactions: Transactions, session: Session, number: int) -> OpenTransaction | None:
-    """The transaction of that number, if it is open on the session."""
-    return transactions.open[number] if number in session.transactions else None
+    def give_up_claim(self, number: int) -> None:
+        """Put back what was claimed and not confirmed; its receiver says that it has it not."""
+        claim = self.open.get(number)
+        if claim is not None and claim.claim:
+            self.abort(claim)
+            self.aborted_transactions.add(number)
 
+    def handle_commit(self, session: Session, request_id: int, head: Commit) -> None:
+        """Commit, or answer why not."""
+        context = self.context
+        transaction = self.opened_by(session, head.transaction)
+        if transaction is None:
+            self.check_not_aborted(head.transaction)
+        if transaction is None and head.sends == 0:
+            # Nothing was done in it, so nothing is to be done.
+            context.answer(session, request_id, Done())
+            return
+        error = reason_to_abort(context, transaction, head)
+        if transaction is None or error is not None:
+            if transaction is not None:
+                self.abort(transaction)
+            context.refuse(session, request_id, error or _incomplete(context, head.transaction))
+            return
+        self.commit_open(transaction)
+        context.answer(session, request_id, Done(transaction.operations))
 
-def check_not_aborted(transactions: Transactions, number: int) -> None:
-    """Raise `TransactionAborted` if that is what was said of the transaction."""
-    why = transactions.aborted_transactions.reason(number)
-    if why is not None:
-        state = transactions.context.state
-        raise TransactionAborted(why, transaction_id=state.transaction_id(number))
+    def handle_abort(self, session: Session, request_id: int, head: Abort) -> None:
+        """Abort; a transaction that did nothing is none, but may have a receive that waits."""
+        context = self.context
+        _end_waiting(context, session, head.transaction)
+        transaction = self.opened_by(session, head.transaction)
+        if transaction is not None:
+            self.abort(transaction)
+        context.answer(session, request_id, Done())
 
+    def abort(self, transaction: OpenTransaction) -> None:
+        """Give up what was placed, put back what was held (R2)."""
+        context = self.context
+        self.forget(transaction)
+        _give_up_sends(context, transaction)
+        give_up_reservations(context, transaction)
+        self.give_back(transaction)
 
-def watch_idleness(transactions: Transactions, transaction: OpenTransaction) -> None:
-    """See to it that a transaction is looked at when it may have been idle for too long."""
-    patience = transactions.context.config.idle_transaction_s
-    if patience is not None:
-        heapq.heappush(transactions.idle, (transaction.used_at + patience, transaction.number))
+    def give_back(self, transaction: OpenTransaction) -> None:
+        """Put everything back that it holds, and give up what was sent ahead."""
+        context, works = self.context, self.works
+        given_up_ahead(context, transaction)
+        for number, keys in transaction.large.items():
+            queue = context.state.queues.get(number)
+            for key in keys:
+                assembly = queue.parts.get(key) if queue is not None else None
+                if assembly is not None:
+                    assembly.held = 0
+        for number, lookup_ids in transaction.receives.items():
+            queue = context.state.queues.get(number)
+            if queue is not None:
+                _put_back(works, queue, lookup_ids, transaction.singles.get(number, []))
+                if not transaction.claim:
+                    # No program has seen a message that was only claimed, so none has failed at it.
+                    context.record(PutBack(queue.number, pack_lookups(lookup_ids)))
+        for (source, _), lookup_ids in transaction.moves.items():
+            queue = context.state.queues.get(source)
+            if queue is not None:
+                _put_back(works, queue, lookup_ids, lookup_ids)
+        context.follow_up.perhaps_unused.update((target, None) for _, target in transaction.moves)
+        for held in (
+            transaction.large,
+            transaction.receives,
+            transaction.singles,
+            transaction.moves,
+        ):
+            held.clear()
+        transaction.rejected.clear()
 
+    def commit_open(self, transaction: OpenTransaction) -> None:
+        """Make everything happen that an open or prepared transaction has gathered."""
+        context = self.context
+        committed_ahead(context, transaction)
+        self.forget(transaction)
+        number = transaction.number
+        if transaction.claim and _is_all_express(context, transaction):
+            # Messages that a crash takes anyway need no fact.
+            self.express_outcomes.add(number)
+            number = 0
+        commit(context, number, transaction.sends, transaction)
 
-def abort_idle(transactions: Transactions) -> None:
-    """Abort what nobody has used for too long; a receive that waits in it uses it."""
-    context = transactions.context
-    while transactions.idle and transactions.idle[0][0] <= context.now:
-        at, number = heapq.heappop(transactions.idle)
-        transaction = transactions.open.get(number)
-        if transaction is None or transaction.session is None or transaction.upload:
-            continue
-        if _awaits_something(context, transaction):
-            transaction.used_at = context.now
-        patience = context.config.idle_transaction_s or 0.0
-        if transaction.used_at + patience > at:
-            watch_idleness(transactions, transaction)
-            continue
-        _abort_idle(transactions, transaction, patience)
-    while (ends := oldest_claim_ends(transactions)) is not None and ends <= context.now:
-        oldest = next(iter(transactions.claims.values()))
-        _abort_idle(transactions, oldest, context.config.idle_transaction_s or 0.0)
-
-
-def _abort_idle(transactions: Transactions, transaction: OpenTransaction, patience: float) -> None:
-    abort(transactions, transaction)
-    transactions.aborted_transactions.add(
-        transaction.number,
-        f"the transaction was aborted because nothing happened in it for {patience:g} seconds;"
-        " nothing of it is kept, do it again",
-    )
-
-
-def oldest_claim_ends(transactions: Transactions) -> float | None:
-    """When to look whether the oldest claim is idle for too long."""
-    context = transactions.context
-    patience = context.config.idle_transaction_s
-    if patience is None or not transactions.claims:
-        return None
-    return next(iter(transactions.claims.values())).used_at + patience
-
-
-def give_up_claim(transactions: Transactions, number: int) -> None:
-    """Put back what was claimed and not confirmed; its receiver says that it has it not."""
-    claim = transactions.claims.get(number)
-    if claim is not None:
-        abort(transactions, claim)
-        transactions.aborted_transactions.add(number)
+    def forget(self, transaction: OpenTransaction) -> None:
+        """Let a transaction be none any more; what becomes of its work is for the caller."""
+        context = self.context
+        # Nothing more happens by this where a commit was told before.
+        given_up_ahead(context, transaction)
+        del self.open[transaction.number]
+        self.used.pop(transaction.number, None)
+        forget_sends(context, transaction)
+        self.shares.release(transaction)
+        if transaction.session is not None:
+            del transaction.session.transactions[transaction.number]
 
 
 def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
@@ -167,40 +254,6 @@ def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
         ):
             return True
     return False
-
-
-def handle_commit(
-    transactions: Transactions, session: Session, request_id: int, head: Commit
-) -> None:
-    """Commit, or answer why not."""
-    context = transactions.context
-    transaction = opened_by(transactions, session, head.transaction)
-    if transaction is None:
-        check_not_aborted(transactions, head.transaction)
-    if transaction is None and head.sends == 0:
-        # Nothing was done in it, so nothing is to be done.
-        context.answer(session, request_id, Done())
-        return
-    error = reason_to_abort(context, transaction, head)
-    if transaction is None or error is not None:
-        if transaction is not None:
-            abort(transactions, transaction)
-        context.refuse(session, request_id, error or _incomplete(context, head.transaction))
-        return
-    commit_open(transactions, transaction)
-    context.answer(session, request_id, Done(transaction.operations))
-
-
-def handle_abort(
-    transactions: Transactions, session: Session, request_id: int, head: Abort
-) -> None:
-    """Abort; a transaction that did nothing is none, but may have a receive that waits."""
-    context = transactions.context
-    _end_waiting(context, session, head.transaction)
-    transaction = opened_by(transactions, session, head.transaction)
-    if transaction is not None:
-        abort(transactions, transaction)
-    context.answer(session, request_id, Done())
 
 
 def _end_waiting(context: Context, session: Session, number: int) -> None:
@@ -224,42 +277,6 @@ def _end_waiting(context: Context, session: Session, number: int) -> None:
             context.refuse(session, waiter.request_id, error)
 
 
-def abort(transactions: Transactions, transaction: OpenTransaction) -> None:
-    """Give up what was placed, put back what was held (R2)."""
-    context = transactions.context
-    forget(transactions, transaction)
-    _give_up_sends(context, transaction)
-    give_up_reservations(context, transaction)
-    give_back(transactions, transaction)
-
-
-def give_back(transactions: Transactions, transaction: OpenTransaction) -> None:
-    """Put everything back that it holds, and give up what was sent ahead."""
-    context, works = transactions.context, transactions.works
-    given_up_ahead(context, transaction)
-    for number, keys in transaction.large.items():
-        queue = context.state.queues.get(number)
-        for key in keys:
-            assembly = queue.parts.get(key) if queue is not None else None
-            if assembly is not None:
-                assembly.held = 0
-    for number, lookup_ids in transaction.receives.items():
-        queue = context.state.queues.get(number)
-        if queue is not None:
-            _put_back(works, queue, lookup_ids, transaction.singles.get(number, []))
-            if not transaction.claim:
-                # No program has seen a message that was only claimed, so none has failed at it.
-                context.record(PutBack(queue.number, pack_lookups(lookup_ids)))
-    for (source, _), lookup_ids in transaction.moves.items():
-        queue = context.state.queues.get(source)
-        if queue is not None:
-            _put_back(works, queue, lookup_ids, lookup_ids)
-    context.follow_up.perhaps_unused.update((target, None) for _, target in transaction.moves)
-    for held in (transaction.large, transaction.receives, transaction.singles, transaction.moves):
-        held.clear()
-    transaction.rejected.clear()
-
-
 def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
     prepared = transaction.number in context.state.prepared
     if prepared:
@@ -276,19 +293,6 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
             if not prepared and at >= marked:
                 context.store.discard(each.extent)
             context.state.ledger.give_back(number, queue, each.extent.length)
-
-
-def commit_open(transactions: Transactions, transaction: OpenTransaction) -> None:
-    """Make everything happen that an open or prepared transaction has gathered."""
-    context = transactions.context
-    committed_ahead(context, transaction)
-    forget(transactions, transaction)
-    number = transaction.number
-    if transaction.claim and _is_all_express(context, transaction):
-        # Messages that a crash takes anyway need no fact.
-        transactions.express_outcomes.add(number)
-        number = 0
-    commit(context, number, transaction.sends, transaction)
 
 
 def _is_all_express(context: Context, transaction: OpenTransaction) -> bool:
@@ -393,19 +397,6 @@ def end_purges(works: Works) -> None:
             queue.index.hold(packed, 0)
         if purged:
             _end_purge(works, queue, purged)
-
-
-def forget(transactions: Transactions, transaction: OpenTransaction) -> None:
-    """Let a transaction be none any more; what becomes of its work is for the caller."""
-    context = transactions.context
-    # Nothing more happens by this where a commit was told before.
-    given_up_ahead(context, transaction)
-    del transactions.open[transaction.number]
-    transactions.claims.pop(transaction.number, None)
-    forget_sends(context, transaction)
-    transactions.shares.release(transaction)
-    if transaction.session is not None:
-        del transaction.session.transactions[transaction.number]
 
 
 def reason_to_abort(

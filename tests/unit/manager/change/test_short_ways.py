@@ -15,7 +15,6 @@ from dray.errors import DrayError
 from dray.manager.change import commit_fact, departures, sub_queues
 from dray.manager.change.commit_fact import CommitFact
 from dray.manager.incoming import arrivals
-from dray.manager.peers import confirmations, repairs
 from dray.manager.state import queue_contents
 from dray.manager.state.state import State
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
@@ -115,14 +114,14 @@ def build_everything(monkeypatch):
         if context.room.wanted:
             self._tell_of_disk()
         for key in context.follow_up.to_tell:
-            confirmations.tell_source(subjects.sources, key)
+            subjects.sources.tell(key)
         context.follow_up.to_tell.clear()
-        confirmations.tell_of_ends(subjects.sources)
+        subjects.sources.tell_of_ends()
         arrivals.tell_of_room(subjects.sources)
         arrivals.tell_of_new_queues(subjects.sources)
         subjects.links.say_ends()
         sub_queues.drop_unused_queues(context)
-        repairs.ask_for_holes(subjects.sources, subjects.holes)
+        subjects.holes.ask(subjects.sources)
 
     def apply_all(self, fact):
         self.identity.apply(fact)

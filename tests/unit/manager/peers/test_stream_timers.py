@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dray.manager.events import LinkDown
-from dray.manager.peers.peer_links import StreamTimers
 from dray.model.message import Message
 from dray.wire import queue_frames
 from tests.inspection import look_into
@@ -38,47 +37,10 @@ def test_a_manager_asks_to_be_called_when_a_stream_wants_to_send_again(pair: Pai
     assert pair.source.manager.deadline() != at, "no stream sends on a link that is down"
 
 
-def test_a_stream_that_has_another_deadline_by_now_is_not_due_at_the_earlier_one(
+def test_a_stream_is_due_when_it_wants_to_send_again_and_not_after_its_queue_is_gone(
     pair: Pair,
 ) -> None:
     at = sent(pair)
-    state = look_into(pair.source.manager).state
-    number = state.queues.named(ADDRESS).number
-    timers = StreamTimers(state.queues)
-    timers.note(number, None)
-    assert (timers.soonest(), timers.noted) == (None, [])
-    for each in (at - 5, at, at, at + 5):
-        timers.note(number, each)
-    assert len(timers.noted) == 3, "the same deadline is noted once"
-    assert timers.soonest() == at
-    assert list(timers.due(at - 0.001)) == []
-    assert [each.number for each in timers.due(at)] == [number]
-    assert list(timers.due(at + 10)) == []
-    assert timers.soonest() is None
-
-
-def test_a_deadline_that_was_dropped_and_holds_again_is_noted_again(pair: Pair) -> None:
-    at = sent(pair)
-    state = look_into(pair.source.manager).state
-    number = state.queues.named(ADDRESS).number
-    timers = StreamTimers(state.queues)
-    timers.note(number, at + 1)
-    assert timers.soonest() is None
-    timers.note(number, at + 1)
-    assert timers.noted == [(at + 1, number)]
-    timers.note(number, at)
-    assert timers.soonest() == at
-    assert [each.number for each in timers.due(at)] == [number]
-    timers.note(number, at)
-    assert [each.number for each in timers.due(at)] == [number], "it is due once more"
-
-
-def test_a_queue_that_was_deleted_is_due_no_more(pair: Pair) -> None:
-    at = sent(pair)
-    state = look_into(pair.source.manager).state
-    timers = StreamTimers(state.queues)
-    timers.note(state.queues.named(ADDRESS).number, at)
     pair.source.session().call(queue_frames.DeleteQueue(ADDRESS))
-    assert timers.soonest() is None
-    timers.note(10_000, at)
-    assert list(timers.due(at)) == []
+    pair.source.advance(at - pair.source.now)
+    assert pair.source.manager.deadline() != at
