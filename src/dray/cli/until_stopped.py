@@ -68,7 +68,6 @@ class AskedEvent(threading.Event):
     """An event that counts how often somebody has asked whether it is set."""
 
     def __init__(self) -> None:
-        """Begin unset and unasked."""
         super().__init__()
         self.asked = 0
 

@@ -44,7 +44,6 @@ class Visitors:
     """The sessions of a console, found by cookie."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without any."""
         self._clock = clock
         self._by_digest: OrderedDict[bytes, Visitor] = OrderedDict()
         self._certified: OrderedDict[Credential, Visitor] = OrderedDict()

@@ -82,7 +82,6 @@ class OwnMarks:
     """Changes of names that this process announces, so that the watcher does not report them."""
 
     def __init__(self) -> None:
-        """Begin with nothing announced."""
         self._lock = threading.Lock()
         self._announced: Counter[tuple[str, str]] = Counter()
 

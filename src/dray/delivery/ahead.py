@@ -85,7 +85,6 @@ class PiecesAhead(Machine[AheadStage, AheadEvent, AheadEffect]):
     """The pieces of one transaction in one outgoing queue. Volatile, as the connection is."""
 
     def __init__(self) -> None:
-        """Begin with none sent."""
         super().__init__(AheadStage.TRAVELLING)
         self.there: set[int] = set()
         """Ordinals that were sent and not refused: a message that is sent may name them.

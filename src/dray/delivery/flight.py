@@ -17,7 +17,6 @@ class Flight:
     __slots__ = ("_settings", "bytes", "messages")
 
     def __init__(self, settings: DeliverySettings) -> None:
-        """Begin with nothing sent."""
         self._settings = settings
         self.messages: deque[tuple[int, int]] = deque()
         self.bytes = 0

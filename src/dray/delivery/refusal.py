@@ -13,7 +13,6 @@ class RefusalNote:
     """The refusal of one stream. Volatile: a new connection asks again."""
 
     def __init__(self) -> None:
-        """Begin with nothing refused."""
         self.current: Refusal | None = None
         self.in_vain = False
         """Whether the peer is not asked again before there is something to send, or it says so."""

@@ -78,7 +78,6 @@ class Assembly:
     )
 
     def __init__(self, key: SequenceKey, transaction: int, route: int = 0) -> None:
-        """Begin without any part."""
         self.key = key
         self.route = route
         self.transaction = transaction
@@ -173,7 +172,6 @@ class LargeParts:
     """All assemblies of one queue, in the order of their first parts."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._assemblies: dict[SequenceKey, Assembly] = {}
         self._open: dict[int, dict[SequenceKey, Assembly]] = {}
 

@@ -22,7 +22,6 @@ class BoundedHandshakes:
     """The handshakes of one server, by the host that calls."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._tasks: Places[asyncio.Task[None]] = Places()
 
     def __len__(self) -> int:

@@ -12,7 +12,6 @@ class Places(Generic[_Held]):
     """Things by the place of the caller that holds them (`Caller.place`)."""
 
     def __init__(self) -> None:
-        """Begin with nothing held."""
         self._places: dict[_Held, str] = {}
         self._held: dict[str, dict[_Held, None]] = {}
 

@@ -35,7 +35,6 @@ class Tunnels:
     """The tunnels of one event loop."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, sock: socket.socket, host: str, context: ssl.SSLContext) -> socket.socket:

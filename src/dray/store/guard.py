@@ -16,7 +16,6 @@ class Health:
     """Whether the store may still write. Set from any thread, never cleared."""
 
     def __init__(self) -> None:
-        """Begin healthy."""
         self.failure: str | None = None
         self.serving = False
         """The start is over: from here on a file that may not be opened is a failure as well."""

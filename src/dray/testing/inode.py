@@ -32,7 +32,6 @@ class Inode:
     __slots__ = ("cached", "durable", "durable_size", "size", "unsynced")
 
     def __init__(self) -> None:
-        """Begin empty."""
         self.cached = bytearray()
         self.size = 0
         self.durable = bytearray()

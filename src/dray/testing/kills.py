@@ -70,7 +70,6 @@ class KillLoop:
     """One queue manager, one client, and what must be in the queues."""
 
     def __init__(self, process: Killable, seed: int, tally: KillTally) -> None:
-        """Start it with empty queues."""
         self._process = process
         self._rng = Random(seed)
         self._tally = tally

@@ -114,7 +114,6 @@ class StorageSyncs:
         contents: Contents,
         peer: StoragePeer,
     ) -> None:
-        """Begin with nothing under way."""
         self._under_way = StoreSyncs(rng, harness.store, harness.manager.snapshot, self.ended)
         self._disk = disk
         self._recording = recording

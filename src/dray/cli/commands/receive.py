@@ -294,7 +294,6 @@ class MessageTaker:
     """Takes messages from one queue, one transaction each."""
 
     def __init__(self, settings: Settings, manager: dray.Manager, queue: str, how: How) -> None:
-        """Take nothing yet."""
         self._settings, self._how = settings, how
         self._manager, self._queue = manager, manager.queue(queue)
         self._transactional = self._queue.info().transactional

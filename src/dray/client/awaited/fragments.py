@@ -59,7 +59,6 @@ class Fragments:
     """Fetches and checks; `sequence` is the number of the message's header."""
 
     def __init__(self, origin: Origin, parts: list[PartAt], sequence: int, layout: Layout) -> None:
-        """Fetch nothing yet."""
         self.origin = origin
         self.parts = parts
         self.held: Held | None = None

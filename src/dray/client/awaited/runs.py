@@ -21,7 +21,6 @@ class SendRun:
     __slots__ = ("buffers", "bytes", "crcs", "guarded", "queue", "sizes")
 
     def __init__(self, queue: int, *, guarded: bool) -> None:
-        """Begin without a send."""
         self.queue = queue
         self.guarded = guarded
         self.buffers: list[Buffer] = []

@@ -44,7 +44,6 @@ class Saving:
     """Writes one large message into one file, from its beginning or from where that ends."""
 
     def __init__(self, fragments: Fragments, file: PartialFile, digest_kind: str) -> None:
-        """Write nothing yet."""
         self._fragments = fragments
         self._file = file
         self._runtime = fragments.origin.runtime

@@ -77,7 +77,6 @@ class Transfers:
     """The transfers of one link."""
 
     def __init__(self, link: Link) -> None:
-        """Begin with none running."""
         self._link = link
         self._running: list[Offer | Incoming] = []
         self._given_here = Given()
@@ -403,7 +402,6 @@ class Given:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._given: set[str] = set()
         self._calls = 0
         self._done: dict[str, int] = {}

@@ -60,7 +60,6 @@ class Claims:
     """All that calls outside of transactions have claimed and not handed over."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._unanswered: list[str] = []
         self._doubts: list[Doubt] = []
         self._ready: dict[tuple[str, bool], deque[Any]] = {}

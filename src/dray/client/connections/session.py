@@ -39,7 +39,6 @@ class Pending:
     __slots__ = ("error", "frame", "lost", "settled", "signal")
 
     def __init__(self) -> None:
-        """Begin without an answer."""
         self.frame: Frame | None = None
         self.error: DrayError | None = None
         self.signal: Signal | None = None

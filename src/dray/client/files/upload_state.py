@@ -137,7 +137,6 @@ class UploadStateFile:
     """The state file of one upload. Every method raises `TargetUnwritable`."""
 
     def __init__(self, path: Path) -> None:
-        """Look at nothing yet."""
         self.path = path
 
     def read(self) -> UploadNote | None:

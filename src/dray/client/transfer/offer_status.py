@@ -16,7 +16,6 @@ class OfferStatuses:
     """Makes the statuses of one offer, and measures the rate of each consumer meanwhile."""
 
     def __init__(self, kept: Offered) -> None:
-        """Begin without a rate."""
         self._kept = kept
         self._rates: dict[str, Rate] = {}
 

@@ -32,7 +32,6 @@ class WithoutHead:
     """Connections of one server on which no request is under way, the oldest first."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._waiting: dict[BoundedProtocol, None] = {}
 
     def add(self, connection: BoundedProtocol) -> None:

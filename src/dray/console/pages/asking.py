@@ -89,7 +89,6 @@ class Shared:
     """Answers that many pages show: asked for once, however many browsers look."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._asked: WeakKeyDictionary[Manager, dict[str, _Question]] = WeakKeyDictionary()
 
     async def get(

@@ -231,7 +231,6 @@ class ParquetTurns:
     """Previews of Parquet files, one after another: each has a process of its own."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._turn = asyncio.Lock()
 
     async def rows(self, body: _OpenBody) -> Preview | None:

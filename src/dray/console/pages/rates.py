@@ -54,7 +54,6 @@ class QueueRates:
     """Looks at all queues again and again, by the console's own connection."""
 
     def __init__(self) -> None:
-        """Begin without a look."""
         self._lines: dict[str, _Line] = {}
         self._looked = 0.0
         self._task: asyncio.Task[None] | None = None

@@ -57,7 +57,6 @@ class ResumedTransfers:
     """Transfers that no other program ran, and that go on in the console."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, found: Offer | Incoming) -> None:
@@ -305,7 +304,6 @@ class Paces:
     """Rates of things, from the last looks at how many bytes of each are done."""
 
     def __init__(self) -> None:
-        """Begin without a look."""
         self._looks: dict[str, deque[tuple[float, int]]] = {}
 
     def rate(self, thing: str, done: int, now: float) -> float:

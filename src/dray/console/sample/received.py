@@ -111,7 +111,6 @@ class ReceivedFiles:
     """The files that browsers are taking. Each goes back when it is left alone."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._held: dict[str, ReceivedFile] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
         self._returning: set[asyncio.Task[None]] = set()

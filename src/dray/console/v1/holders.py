@@ -220,7 +220,6 @@ class UploadsAtHand:
     """The uploads whose digest is at hand, those used last at the end; a caller finds its own."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._kept: OrderedDict[tuple[str, UploadName], HttpUpload] = OrderedDict()
 
     def find(self, caller: str, name: UploadName) -> HttpUpload | None:

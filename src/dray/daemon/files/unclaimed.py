@@ -19,7 +19,6 @@ class UnclaimedFiles:
     """One for each daemon; driven in its loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin with none."""
         self._loop = loop
         self.since: dict[GiveUp, asyncio.TimerHandle] = {}
         """Connections that have lent a file whose frame is not whole."""

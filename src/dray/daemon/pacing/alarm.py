@@ -15,7 +15,6 @@ class Alarm:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, clock: Timekeeper, gone_off: Callable[[], None]
     ) -> None:
-        """Begin without a deadline."""
         self._loop = loop
         self._clock = clock
         self._gone_off = gone_off

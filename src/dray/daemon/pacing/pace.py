@@ -41,7 +41,6 @@ class Gathering:
     """How many sessions wait for the next sync, and whether more are worth waiting for."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
         self._here: set[int] = set()
         self._since = 0.0
         self._turns: deque[set[int]] = deque(maxlen=GATHER_TURNS)

@@ -29,7 +29,6 @@ class Postponed:
     """A line of events and effects."""
 
     def __init__(self) -> None:
-        """Begin with nobody in it."""
         self.line: deque[Item] = deque()
         """Events and effects that stand in it."""
         self._ticks = 0

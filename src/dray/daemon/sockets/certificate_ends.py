@@ -20,7 +20,6 @@ class CertificateEnds:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, clock: Timekeeper, notices: NoticeLog
     ) -> None:
-        """Begin without a file."""
         self._loop = loop
         self._clock = clock
         self._notices = notices

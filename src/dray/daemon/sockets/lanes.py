@@ -80,7 +80,6 @@ class Lanes:
     """The frames that wait on one connection, by lane."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._lines: dict[int, deque[_Waiting]] = {}
         self._fresh: deque[int] = deque()
         self._round: deque[int] = deque()

@@ -76,7 +76,6 @@ class Spares:
     """The few connections that keep memory for a large frame: those that had one lately."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._kept: dict[Callable[[], None], None] = {}
 
     def keep(self, forget: Callable[[], None]) -> None:

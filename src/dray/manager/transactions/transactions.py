@@ -46,7 +46,7 @@ class Transactions:
         self.rights = rights
         self.open: dict[int, OpenTransaction] = {}
         self.used: dict[int, OpenTransaction] = {}
-        """Those in which something has happened, the one that was used the longest ago first."""
+        """Transactions by their last use, the longest ago first."""
         self.aborted_transactions = AbortedTransactions(rights.leases)
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
         """Sends and receives of express messages since the start; earlier ones are forgotten."""
@@ -109,7 +109,7 @@ class Transactions:
         while (idle_at := self.idle_at()) is not None and idle_at <= context.now:
             oldest = next(iter(self.used.values()))
             if oldest.session is None or oldest.upload:
-                # What is prepared or was marked outlives its session.
+                # A prepared transaction and an upload outlive their sessions.
                 del self.used[oldest.number]
             elif _awaits_something(context, oldest):
                 self._use(oldest)

@@ -39,7 +39,6 @@ class LiveBlocks:
     __slots__ = ("_bits", "_counts", "_start", "_stop")
 
     def __init__(self) -> None:
-        """Begin with nothing live."""
         self._counts: array[int] | None = None
         """Live bytes of each block, once they do not lie in one piece."""
         self._start = self._stop = 0
@@ -182,7 +181,6 @@ class HeapFile:
     )
 
     def __init__(self, number: int) -> None:
-        """Begin empty and clean."""
         self.number = number
         self.kind = kind_of(number)
         self.file: File | None = None

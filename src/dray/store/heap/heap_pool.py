@@ -16,7 +16,6 @@ class HeapPool:
     """The heap files of one kind that take new extents, and those that wait to."""
 
     def __init__(self, kind: Kind) -> None:
-        """Begin empty."""
         self.kind = kind
         self.open: list[HeapFile] = []
         self.free: list[int] = []

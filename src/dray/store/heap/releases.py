@@ -13,7 +13,6 @@ class Releases:
     """Frees extents in the order of the groups of facts that released them."""
 
     def __init__(self, heap: Heap) -> None:
-        """Begin without any."""
         self._heap = heap
         self.some = False
         """Whether there are any."""

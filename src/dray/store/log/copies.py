@@ -24,7 +24,6 @@ class Copies:
     """All copies in a chain of groups, by heap file. Add them in the order of the log."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._by_file: dict[int, tuple[list[int], list[CopiedBytes]]] = {}
 
     @property
