@@ -104,6 +104,27 @@ def test_payload_of_a_batch_is_copied_if_one_caller_waits_for_it(roomy, ledger):
     assert synced == [False, True]
 
 
+def test_a_batch_of_one_write_is_not_read_back_for_its_copy(disk, roomy, ledger, monkeypatch):
+    read_back, read = [], roomy._heap.read
+
+    def reading(extent):
+        read_back.append(extent.length)
+        return read(extent)
+
+    monkeypatch.setattr(roomy._heap, "read", reading)
+    put(roomy, ledger, 2, b"batch" * 20_000)
+    assert not read_back
+    for key in (3, 4):
+        ledger.put(roomy, key, b"piece" * 1000)
+    ledger.end_turn(roomy)
+    roomy.sync()
+    assert read_back == [2 * 5000]
+    again = Ledger()
+    store = Store(disk.crash(CrashEffect.LOST), heap_file_bytes=1 << 20, log_bytes=1 << 20)
+    assert store.recover(again.load).lost == ()
+    again.check(store)
+
+
 def test_payload_of_a_batch_comes_back_from_the_log(disk, roomy, ledger):
     put(roomy, ledger, 2, b"batch" * 20_000)
     after = disk.crash(CrashEffect.LOST)

@@ -19,7 +19,7 @@ from dray.errors import StoreCorrupt
 from dray.store.decisions import BRING_IT_BACK
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, File, ReadableBuffer
 from dray.store.kinds import Kind, file_name, kind_of
-from dray.store.limits import BEGIN_BYTES_MIN, BLOCK_BYTES, COPIED_BYTES_LITTLE, WRITE_PIECE_BYTES
+from dray.store.limits import BEGIN_BYTES_MIN, BLOCK_BYTES, COPIED_BYTES_MAX, WRITE_PIECE_BYTES
 
 
 class Extent(NamedTuple):
@@ -196,7 +196,7 @@ class HeapFile:
         self.copied_to = 0
         """Bytes below are durable, or the log has copies of them."""
         self.newest = b""
-        """The uncovered bytes, if they are few and one write: they need not be read back."""
+        """The uncovered bytes, if one write wrote them and the log may copy them: none is read back."""
         self.settled = False
         """Whether its name and its size are durable for certain."""
         # How often it was rewound; positions of different eras cannot be compared.
@@ -226,7 +226,7 @@ class HeapFile:
         else:
             _write_begun(file, memoryview(data), self.position)
         is_all = self.position == max(self.dirty_from, self.copied_to)
-        self.newest = bytes(data) if is_all and length <= COPIED_BYTES_LITTLE else b""
+        self.newest = bytes(data) if is_all and length <= COPIED_BYTES_MAX else b""
 
     def written(self, length: int) -> Extent:
         """Note that `length` bytes were written at its position, and say where that is."""

@@ -101,15 +101,16 @@ def group_bytes(facts_bytes: int, ranges: int, copied: int = 0) -> int:
 
 def encode(
     group: Group, ranges: Sequence[DirtyRange], facts: bytes | bytearray, copies: bytes = b""
-) -> bytearray:
+) -> bytes:
     """The bytes of `group`, padded; its counts and its length are taken from what it carries.
 
     `copies` are the bytes of `ranges`, or empty.
     """
-    length = HEADER_BYTES + len(ranges) * _RANGE.size + len(copies) + len(facts)
-    image = bytearray(-(-length // SECTOR_BYTES) * SECTOR_BYTES)
+    facts_at = HEADER_BYTES + len(ranges) * _RANGE.size
+    length = facts_at + len(facts) + len(copies)
+    head = bytearray(facts_at)
     _HEADER.pack_into(
-        image,
+        head,
         0,
         MAGIC,
         VERSION,
@@ -127,12 +128,11 @@ def encode(
     )
     offset = HEADER_BYTES
     for each in ranges:
-        _RANGE.pack_into(image, offset, *each)
+        _RANGE.pack_into(head, offset, *each)
         offset += _RANGE.size
-    image[offset : offset + len(facts)] = facts
-    image[length - len(copies) : length] = copies
-    _LENGTH.pack_into(image, CRC_OFFSET, _checksum(memoryview(image)[: length - len(copies)]))
-    return image
+    _LENGTH.pack_into(head, CRC_OFFSET, crc32c(facts, _checksum(memoryview(head))))
+    # Joined and not filled in: a batch's copies are written into fresh memory once.
+    return b"".join((head, facts, copies, bytes(-length % SECTOR_BYTES)))
 
 
 def watermark_at(image: bytearray, at: int) -> int:
