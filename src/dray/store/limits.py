@@ -56,14 +56,21 @@ LOG_BYTES_MIN: Final = 16 << 10
 LOG_RESERVE_SHARE: Final = 16
 """One part in this many is kept free of facts, for the opening groups of recoveries and seals."""
 
-LOG_AHEAD_SHARE: Final = 256
-"""On its first way through its file QMLog is written with zeros one part in this many ahead
-(256 KiB): a sync of blocks that were only allocated also has to tell the file system that they are
-in use, and takes twice as long (docs/decisions/0065)."""
+LOG_AHEAD_SHARE: Final = 16
+"""On its first way through its file QMLog is written with zeros one part in this many ahead: a sync
+of blocks that were only allocated also has to tell the file system that they are in use, and takes
+twice as long (docs/decisions/0065)."""
+
+LOG_AHEAD_BYTES_MAX: Final = 4 << 20
+"""The commit that writes them takes some milliseconds. It is one in 2,700 of 1 KiB, and one in 36
+of 100 KiB (docs/decisions/0312)."""
 
 LOG_AHEAD_BYTES_MIN: Final = 4 << 10
 """In a small log at least a block of usual file systems: a shorter write gains nothing and would
 be repeated with every group."""
+
+ZEROS_PIECE_BYTES: Final = 64 << 10
+"""They are written in pieces of so much, so that no commit has to get memory for all of them."""
 
 ACCESS_LOG_BYTES_MAX: Final = 16 << 20
 """One file of the access log: some 50,000 lines, which an editor still opens."""

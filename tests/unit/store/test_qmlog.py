@@ -7,7 +7,13 @@ from random import Random
 import pytest
 
 from dray.errors import StorePoisoned
-from dray.store.limits import LOG_AHEAD_BYTES_MIN, LOG_AHEAD_SHARE
+from dray.store.limits import (
+    LOG_AHEAD_BYTES_MAX,
+    LOG_AHEAD_BYTES_MIN,
+    LOG_AHEAD_SHARE,
+    LOG_BYTES,
+    ZEROS_PIECE_BYTES,
+)
 from dray.store.log import qmlog
 from dray.store.log.group import OPENING, SEAL, DirtyRange
 from dray.store.log.qmlog import Log, LogReader
@@ -210,11 +216,27 @@ def long_log(disk):
 
 def test_the_first_way_through_the_file_is_prepared_some_groups_ahead(disk, long_log):
     ahead = long_log.capacity // LOG_AHEAD_SHARE
-    assert ahead == 8 * 512
+    groups = ahead // 512
+    assert groups == 128
     assert writes_of(disk, long_log, b"a") == [(0, 512), (512, ahead)]
-    for number in range(1, 9):
+    for number in range(1, groups + 1):
         assert writes_of(disk, long_log, b"a") == [(512 * number, 512)]
-    assert writes_of(disk, long_log, b"a") == [(9 * 512, 512), (10 * 512, ahead)]
+    behind = (groups + 1) * 512
+    assert writes_of(disk, long_log, b"a") == [(behind, 512), (behind + 512, ahead)]
+
+
+def test_zeros_go_no_farther_than_their_bound_and_are_written_in_pieces(disk, monkeypatch):
+    monkeypatch.setattr(qmlog, "LOG_AHEAD_BYTES_MAX", 2 * ZEROS_PIECE_BYTES + 1024)
+    capacity = LOG_AHEAD_SHARE * 3 * ZEROS_PIECE_BYTES
+    log = Log(disk.open("QMLog", size=capacity), capacity=capacity, head=0, tail=0, next_fact=0)
+    second, third = 512 + ZEROS_PIECE_BYTES, 512 + 2 * ZEROS_PIECE_BYTES
+    pieces = [(512, ZEROS_PIECE_BYTES), (second, ZEROS_PIECE_BYTES), (third, 1024)]
+    assert writes_of(disk, log, b"a") == [(0, 512), *pieces]
+    assert writes_of(disk, log, b"a") == [(512, 512)]
+
+
+def test_a_log_of_usual_size_is_prepared_4_mib_ahead():
+    assert LOG_BYTES // LOG_AHEAD_SHARE == LOG_AHEAD_BYTES_MAX == 4 << 20
 
 
 def test_a_short_chain_is_not_read_again_for_its_facts(log, reader, monkeypatch):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dray.errors import StoreFull, StorePoisoned
 from dray.store.disk import File
@@ -27,12 +27,14 @@ from dray.store.limits import (
     COPIED_BYTES_LITTLE,
     COPIED_BYTES_MAX,
     COPIED_LOG_SHARE,
+    LOG_AHEAD_BYTES_MAX,
     LOG_AHEAD_BYTES_MIN,
     LOG_AHEAD_SHARE,
     LOG_RESERVE_SHARE,
     LOG_SCAN_BYTES,
     LOG_WINDOW_BYTES,
     SECTOR_BYTES,
+    ZEROS_PIECE_BYTES,
 )
 from dray.store.log.copies import Copies
 from dray.store.log.group import (
@@ -54,6 +56,9 @@ from dray.store.log.group import (
     ranges_of,
     watermark_at,
 )
+
+
+_ZEROS: Final = memoryview(bytes(ZEROS_PIECE_BYTES))
 
 
 class Suspect(NamedTuple):
@@ -290,7 +295,8 @@ class Log:
         self._reserve = capacity // LOG_RESERVE_SHARE
         self._copied_most = min(COPIED_BYTES_MAX, capacity // COPIED_LOG_SHARE)
         self._copied_little = min(COPIED_BYTES_LITTLE, self._copied_most)
-        self._ahead = max(capacity // LOG_AHEAD_SHARE, LOG_AHEAD_BYTES_MIN)
+        ahead = max(capacity // LOG_AHEAD_SHARE, LOG_AHEAD_BYTES_MIN)
+        self._ahead = min(ahead, LOG_AHEAD_BYTES_MAX)
         # Bytes of the file below were written before: all of them after the first way through.
         self._used = min(head, capacity)
 
@@ -388,7 +394,6 @@ class Log:
 
         The bytes there never meant anything; see `LOG_AHEAD_SHARE` for their use.
         """
-        zeros = min(self._ahead, max(0, self.capacity - stop))
-        if zeros:
-            self.file.write(bytes(zeros), stop)
-        self._used = min(stop + zeros, self.capacity)
+        self._used = min(stop + self._ahead, self.capacity)
+        for at in range(stop, self._used, ZEROS_PIECE_BYTES):
+            self.file.write(_ZEROS[: self._used - at], at)
