@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 from dray.client.connections.connection import Connection
@@ -148,18 +150,19 @@ class DirectConnection(Connection):
 
 def _frames_in(buffers: Iterable[Buffer]) -> Iterator[Frame]:
     """The frames of which each begins with a buffer of its own, as `encode_frame` gives it."""
-    given = filter(len, buffers)
-    for encoded in given:
+    given = [*filter(len, buffers)]
+    ends = [*accumulate(map(len, given))]
+    at = 0
+    while at < len(given):
+        encoded = given[at]
         header = read_frame_header(encoded)
         head = decode_head(header, memoryview(encoded), lenient=True)
         assert len(encoded) == FRAME_HEADER_BYTES + header.head_bytes, "a frame begins here"
-        body: list[Buffer] = []
-        left = header.body_bytes
-        while left:
-            body.append(next(given))
-            left -= len(body[-1])
-        assert not left, "a body ends where its frame does"
-        yield Frame(head, header.request_id, _joined(body))
+        end = ends[at] + header.body_bytes
+        last = bisect_left(ends, end, at)
+        assert ends[last] == end, "a body ends where its frame does"
+        yield Frame(head, header.request_id, _joined(given[at + 1 : last + 1]))
+        at = last + 1
 
 
 def _joined(body: Sequence[Buffer]) -> memoryview:
