@@ -325,6 +325,9 @@ def _plain_messages(
     before = join_id(source, 0)[:-1]
     transactions = {each.transaction for each in envelopes}
     transaction_ids = {each: TransactionId(f"{before}{each}") for each in transactions if each}
+    # Named as columns: `MessageId` and `LookupId` would be a call for each message.
+    ids = cast("list[MessageId]", [f"{before}{number}" for number in numbers])
+    lookup_ids = cast("list[LookupId]", [each.lookup_id for each in envelopes])
     return [
         Message(
             bytes(record[HEADER_BYTES:]),
@@ -332,8 +335,8 @@ def _plain_messages(
             recoverable=recoverable or envelope.transaction != 0,
             use_dead_letter_queue=dead_letter,
             use_journal_queue=journal,
-            id=MessageId(f"{before}{number}"),
-            lookup_id=LookupId(envelope.lookup_id),
+            id=message_id,
+            lookup_id=lookup_id,
             transaction_id=transaction_ids.get(envelope.transaction),
             first_in_transaction=envelope.marks & MARK_FIRST != 0,
             last_in_transaction=envelope.marks & MARK_LAST != 0,
@@ -344,7 +347,9 @@ def _plain_messages(
             abort_count=envelope.abort_count,
             move_count=envelope.move_count,
         )
-        for envelope, record, number in zip(envelopes, records, numbers, strict=True)
+        for envelope, record, message_id, lookup_id in zip(
+            envelopes, records, ids, lookup_ids, strict=True
+        )
     ]
 
 
