@@ -57,7 +57,6 @@ from dray.store.log.group import (
     watermark_at,
 )
 
-
 _ZEROS: Final = memoryview(bytes(ZEROS_PIECE_BYTES))
 
 
