@@ -196,7 +196,7 @@ class HeapFile:
         self.copied_to = 0
         """Bytes below are durable, or the log has copies of them."""
         self.newest = b""
-        """The uncovered bytes, if one write wrote them and the log may copy them: none is read back."""
+        """The uncovered bytes, if one write wrote them and the log may copy them; else none."""
         self.settled = False
         """Whether its name and its size are durable for certain."""
         # How often it was rewound; positions of different eras cannot be compared.
