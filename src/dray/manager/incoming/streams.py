@@ -1,49 +1,101 @@
-"""The streams that arrive: every frame of them, and what they leave for later.
+"""The destination's half of delivery: streams opened by other managers, and what comes by them.
 
-Pieces that came ahead of a commit are kept for a while, and sources wait for
-room or for a queue that is not there yet: `ArrivingStreams` looks at these again.
+Accepted messages enter in the fact that also advances the stream; refused ones are consumed all the
+same, and their source is told why. A stream may lead to an outgoing queue: then this manager
+forwards. The message keeps its record, its transaction and its place in it; its times go on as
+durations, and the number of managers that have forwarded it is bounded.
+
+Pieces that came ahead of a commit are kept for a while, and sources wait for room or for a queue
+that is not there yet: `ArrivingStreams` looks at these again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
-from dray.manager.incoming import ahead, arrivals, end_of_stream
-from dray.manager.peers import Holes, Sources, Strangers
+from dray.delivery.incoming import Position, StreamKey
+from dray.errors import (
+    AccessDenied,
+    DrayError,
+    ProtocolError,
+    QueueNotFound,
+    QuotaExceeded,
+    StoreFull,
+)
+from dray.manager.change import begin_use_of_queue, resolve_queue
+from dray.manager.context import Context
+from dray.manager.disk import check_records
+from dray.manager.events import CloseSession
+from dray.manager.facts import Accepted, StreamEnded
+from dray.manager.incoming.admission import admit_new
+from dray.manager.incoming.ahead import KeptAhead, check_ahead
+from dray.manager.incoming.arrival import Arrival
+from dray.manager.incoming.open_transactions import check_ends
+from dray.manager.peers import (
+    Holes,
+    Sources,
+    Strangers,
+    incarnation_of_last_sent,
+    note_source,
+    refuse_overtaken_stream,
+)
+from dray.manager.queue import StoredQueue
+from dray.manager.rights import (
+    Rights,
+    may_deliver,
+    note_opened_stream,
+    note_refusal,
+    require_delivery,
+)
 from dray.manager.session import Session
-from dray.wire import peer_frames
+from dray.model.classes import QueueKind
+from dray.model.limits import ENDS_REMEMBERED_MAX, STREAMS_PER_PEER_MAX
+from dray.model.names import parse_queue_address
 from dray.wire.head import Head
+from dray.wire.peer_frames import (
+    Ahead,
+    AheadDropped,
+    Data,
+    EndStream,
+    EndStreamAcked,
+    OpenStream,
+    Passed,
+    StreamRefused,
+    StreamState,
+)
+
+_NOT_OPEN = "stream-not-open"
+"""Why data is refused that comes on a connection that did not open the stream, or not last."""
 
 
 class ArrivingStreams:
     """The streams that come from other managers."""
 
     def __init__(self, sources: Sources, strangers: Strangers, holes: Holes) -> None:
-        """Hand each function the objects that it works with."""
+        self._context = sources.context
         self._sources = sources
-        self.kept_ahead = kept = ahead.KeptAhead(sources.context)
+        self._strangers = strangers
+        self._holes = holes
+        self.kept_ahead = kept = KeptAhead(sources.context)
         """Pieces of large messages that came ahead of their commits."""
         self.without_body: Mapping[type[Head], Callable[..., None]] = {
-            peer_frames.OpenStream: partial(arrivals.handle_open_stream, sources, strangers),
-            peer_frames.Passed: partial(arrivals.handle_passed, sources),
-            peer_frames.EndStream: partial(
-                end_of_stream.handle_end_stream, sources, holes, kept, strangers
-            ),
-            peer_frames.AheadDropped: kept.handle_dropped,
+            OpenStream: self._handle_open,
+            Passed: self._handle_passed,
+            EndStream: self._handle_end,
+            AheadDropped: kept.handle_dropped,
         }
         self.with_body: Mapping[type[Head], Callable[..., None]] = {
-            peer_frames.Ahead: kept.handle,
-            peer_frames.Data: partial(arrivals.handle_data, sources, kept),
+            Ahead: kept.handle,
+            Data: self._handle_data,
         }
 
     def go_on(self) -> None:
         """Tell the sources that have waited for room or a queue, and whose wait is over."""
         waiting = self._sources.waiting_for_room
         if waiting.for_quota or waiting.for_disk:
-            arrivals.tell_of_room(self._sources)
+            self.tell_of_room()
         if self._sources.missing_queues:
-            arrivals.tell_of_new_queues(self._sources)
+            self.tell_of_new_queues()
 
     def deadline(self) -> float | None:
         """When to call `tick` if nothing happens before."""
@@ -60,3 +112,261 @@ class ArrivingStreams:
         """A connection has ended."""
         self._sources.forget(session)
         self.kept_ahead.forget(session)
+
+    def _handle_open(self, session: Session, _request_id: int, head: OpenStream) -> None:
+        """Say what of a stream is accepted, or why it cannot be taken now.
+
+        A stream comes on the newest session that opened it and on no other: what its source said
+        on an earlier one may still be on its way, and the answer given here does not count it.
+        """
+        context, rights = self._context, self._strangers.rights
+        if not self._strangers.callers.admits(session, head):
+            return
+        key = StreamKey(session.peer_id, head.stream)
+        newest = self._sources.confirmed.get(key)
+        if (newest and newest.number > session.number) or head.stream in session.ended:
+            refusal = refuse_overtaken_stream(
+                context, session, newest, head.stream, question=head.question
+            )
+            if refusal is not None:
+                context.answer(session, 0, refusal)
+            return
+        if head.stream not in session.questions and len(session.questions) >= STREAMS_PER_PEER_MAX:
+            raise ProtocolError(f"a queue manager may open at most {STREAMS_PER_PEER_MAX} streams")
+        # Streams do not lean on the line: one question may overtake another, and its answer counts.
+        session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
+        _reopen(context, key)
+        try:
+            queue = _destination(rights, session, head)
+        except DrayError as error:
+            session.streams.pop(head.stream, None)
+            if isinstance(error, AccessDenied) or not may_deliver(rights, session, head.queue):
+                note_refusal(rights, session, head)
+            _refuse(context, session, head.stream, error)
+            if isinstance(error, QueueNotFound) and may_deliver(rights, session, head.queue):
+                self._sources.missing_queues.add(session, head.stream, head.queue)
+            # The ends of earlier messages are told all the same, also for a deleted queue.
+            self._tell_on(session, key, newest)
+            return
+        session.streams[head.stream] = queue.number
+        note_opened_stream(rights, session, head)
+        self._sources.missing_queues.opened(session, head.stream)
+        if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
+            self._strangers.tell_of_own_loss(session, head.stream)
+        _say_position(context, session, queue, head.stream)
+        self._tell_on(session, key, newest)
+
+    def _tell_on(self, session: Session, key: StreamKey, newest: Session | None) -> None:
+        """Tell the source on this session what became of its messages, and on no older one."""
+        if newest is not None and newest is not session:
+            newest.streams.pop(key.stream, None)
+        session.told[key.stream] = 0
+        self._sources.confirmed[key] = session
+        self._context.follow_up.untold_ends.opened(key)
+        self._sources.tell(key)
+
+    def _handle_data(
+        self, session: Session, _request_id: int, head: Data, *, body: memoryview
+    ) -> None:
+        """Admit what the predicate lets in, in the fact that advances the stream; order ack."""
+        context = self._context
+        queue = self._open_queue(session, head.stream)
+        if queue is None:
+            return
+        headers = check_ahead(head, body) if head.ahead else check_records(head, body)
+        check_ends(head)
+        key = StreamKey(session.peer_id, head.stream)
+        numbers = [envelope.number for envelope in head.envelopes]
+        incoming = context.state.incoming
+        begin = incoming.admissible(key, head.sequence_id, head.previous, numbers)
+        if incoming.knows(key):
+            incoming.visited(key, begin, context.now)
+        if begin < len(numbers):
+            arrival = Arrival(key, head, headers, body, begin, 0)
+            try:
+                incoming.check_room(key)
+                incarnation = note_source(context, session, incoming.incarnation(key))
+                arrival = arrival._replace(incarnation=incarnation)
+                if head.ahead:
+                    if not self.kept_ahead.admit(session, queue, arrival):
+                        return
+                else:
+                    admit_new(context, queue, arrival)
+            except DrayError as error:
+                _refuse(context, session, head.stream, error)
+                left_out = _left_out(context, session, head)
+                if isinstance(error, QuotaExceeded):
+                    self._sources.waiting_for_room.add(session, head.stream, queue, left_out)
+                elif isinstance(error, StoreFull):
+                    now = context.now
+                    self._sources.waiting_for_room.add_for_disk(
+                        session, head.stream, queue, left_out, now=now
+                    )
+                if isinstance(error, QuotaExceeded | StoreFull):
+                    self.kept_ahead.make_room()
+                return
+            if not head.ahead:
+                self.kept_ahead.drop_accepted(session, head)
+            if incoming.position(key).number < numbers[-1]:
+                left_out = _left_out(context, session, head)
+                self._sources.waiting_for_room.add(session, head.stream, queue, left_out)
+                self.kept_ahead.make_room()
+            else:
+                self._sources.waiting_for_room.admitted(session, head.stream)
+        _say_position(context, session, queue, head.stream)
+
+    def _handle_passed(self, session: Session, _request_id: int, head: Passed) -> None:
+        """Go on over messages that do not come, and note which transactions have ended by that."""
+        context = self._context
+        queue = self._open_queue(session, head.stream)
+        if queue is None:
+            return
+        key = StreamKey(session.peer_id, head.stream)
+        if not context.state.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
+            try:
+                context.state.incoming.check_room(key)
+            except DrayError as error:
+                _refuse(context, session, head.stream, error)
+                return
+            going = {(each.origin, each.transaction) for each in head.going}
+            ended = [
+                (number, route, transaction)
+                for number, route, transaction in context.state.arrival_routes.going_by(*key)
+                if route.queue == queue.number and (route.origin, transaction) not in going
+            ]
+            incarnation = note_source(context, session, context.state.incoming.incarnation(key))
+            context.record(
+                Accepted(
+                    *key, head.sequence_id, head.upto, queue.number, context.now_us, b"",
+                    going=[(route.origin, 0) for _, route, _ in ended],
+                    passed=queue.outgoing and bool(ended), incarnation=incarnation,
+                )
+            )  # fmt: skip
+            for number, _, transaction in ended:
+                queue.parts.source_went_on(number, transaction, ended=True)
+            context.follow_up.touch(queue)
+        _say_position(context, session, queue, head.stream)
+
+    def _handle_end(self, session: Session, _request_id: int, head: EndStream) -> None:
+        """End what was going on in a stream, take nothing of it any more, and say so."""
+        context = self._context
+        if not self._strangers.callers.admits(session, head):
+            return
+        key = StreamKey(session.peer_id, head.stream)
+        self._shut(session, head.stream)
+        self.kept_ahead.drop_stream(session, head.stream)
+        outbox = context.state.outbox
+        known = context.state.incoming.position(key) != Position() or outbox.last(key) > 0
+        if known and not outbox.has_ended(key):
+            going = context.state.arrival_routes.going_by(*key)
+            context.record(StreamEnded(*key, context.now_us))
+            for number, route, transaction in going:
+                queue = context.state.queues.get(route.queue)
+                if queue is not None:
+                    queue.parts.source_went_on(number, transaction, ended=True)
+                    context.follow_up.touch(queue)
+            self._holes.give_up_those_of(key)
+        context.follow_up.untold_ends.forget(key)
+        context.answer(session, 0, EndStreamAcked(head.stream))
+
+    def _shut(self, session: Session, stream: int) -> None:
+        """Take nothing of a stream on this connection, nor on those that its source has given up.
+
+        Here nothing of it comes any more; there it may still be under way.
+        """
+        self._sources.confirmed.pop(StreamKey(session.peer_id, stream), None)
+        for each in list(self._strangers.rights.sessions.values()):
+            if each.peer_id != session.peer_id or each.number > session.number:
+                continue
+            each.streams.pop(stream, None)
+            each.told.pop(stream, None)
+            if each is not session:
+                each.ended.add(stream)
+                if len(each.ended) > ENDS_REMEMBERED_MAX:
+                    self._context.effects.append(CloseSession(each.number))
+
+    def _open_queue(self, session: Session, stream: int) -> StoredQueue | None:
+        """The queue to which a stream leads that is open on a session; else its source is told."""
+        context = self._context
+        number = session.streams.get(stream)
+        if number is None:
+            asked = session.questions.get(stream, 0)
+            newest = self._sources.confirmed.get(StreamKey(session.peer_id, stream))
+            overtaken = refuse_overtaken_stream(context, session, newest, stream, question=asked)
+            sentence = "the stream is not open on this connection"
+            refusal = overtaken or StreamRefused(stream, _NOT_OPEN, sentence, question=asked)
+            context.answer(session, 0, refusal)
+            return None
+        queue = context.state.queues.get(number)
+        if queue is None:
+            del session.streams[stream]
+            _refuse(context, session, stream, QueueNotFound("the queue has been deleted", queue=""))
+        return queue
+
+    def tell_of_room(self) -> None:
+        """Tell sources that there is room again for what was left out."""
+        context = self._context
+        for session, stream, queue, _, _ in self._sources.waiting_for_room.take(context.now):
+            if session.streams.get(stream) == queue.number:
+                _say_position(context, session, queue, stream, room=True)
+
+    def tell_of_new_queues(self) -> None:
+        """Tell sources that there is a queue now that was missing."""
+        context = self._context
+        for session, stream, queue in self._sources.missing_queues.take():
+            if stream not in session.streams and stream not in session.ended:
+                _say_position(context, session, queue, stream, room=True)
+
+
+def _destination(rights: Rights, session: Session, head: OpenStream) -> StoredQueue:
+    """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
+    context = rights.context
+    require_delivery(rights, session, head.queue)
+    if parse_queue_address(head.queue).remote:
+        queue = resolve_queue(context, head.queue)
+        begin_use_of_queue(session, queue)
+    else:
+        found = context.state.queues.find(head.queue)
+        if found is None:
+            raise QueueNotFound(f"there is no queue {head.queue!r} here", queue=head.queue)
+        queue = found
+    if queue.kind is not QueueKind.PRIVATE and not queue.outgoing:
+        raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
+    return queue
+
+
+def _refuse(context: Context, session: Session, stream: int, error: DrayError) -> None:
+    """Refuse a stream, and say how far it had come."""
+    key = StreamKey(session.peer_id, stream)
+    position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
+    asked = session.questions.get(stream, 0)
+    sent_in = incarnation_of_last_sent(context, session, key)
+    refusal = StreamRefused(stream, error.code, str(error), *position, asked, refused, *sent_in)
+    context.answer(session, 0, refusal)
+
+
+def _left_out(context: Context, session: Session, head: Data) -> list[int]:
+    """The lengths of the messages of a frame that found no room."""
+    reached = context.state.incoming.position(StreamKey(session.peer_id, head.stream))
+    # Nothing of a new sequence has entered: the numbers of an earlier one do not count in it.
+    upto = reached.number if reached.sequence_id == head.sequence_id else 0
+    return [envelope.length for envelope in head.envelopes if envelope.number > upto]
+
+
+def _say_position(
+    context: Context, session: Session, queue: StoredQueue, stream: int, *, room: bool = False
+) -> None:
+    key = StreamKey(session.peer_id, stream)
+    position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
+    asked = session.questions.get(stream, 0)
+    sent_in = incarnation_of_last_sent(context, session, key)
+    state = StreamState(
+        stream, *position, queue.options.transactional, asked, room, refused, *sent_in
+    )
+    context.answer(session, 0, state)
+
+
+def _reopen(context: Context, key: StreamKey) -> None:
+    """A stream that had ended is there again: its source was restored from an older backup."""
+    if context.state.outbox.has_ended(key):
+        context.record(StreamEnded(*key, context.now_us, ended=False))

@@ -4,7 +4,7 @@ Both ends check identity over time before they lean on a remembered position.
 
     a manager calls       it says its id and the incarnations of its store, and shows its key
                           (`possession.py`). Streams that it opens are told in which incarnation
-                          their last message was sent (`arrivals.py`). The first caller of each
+                          their last message was sent (`streams.py`). The first caller of each
                           is remembered, and no other one counts (`bound_callers.py`)
     an address answers    the first manager that answers is remembered, durably. Another one is not
                           sent anything until a person accepts it

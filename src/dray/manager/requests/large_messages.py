@@ -67,97 +67,98 @@ class LargeReceives:
         self.transactions = transactions
         self.holes = holes
 
+    def handle(self, session: Session, request_id: int, head: LargeReceive) -> None:
+        """Answer with a large message, or let the request wait for one."""
+        context = self.context
+        queue = context.state.queues.numbered(head.queue)
+        if not queue.options.transactional:
+            raise TransactionUsage(
+                f"queue {queue.name!r} is not transactional: no large message in it"
+            )
+        if not head.peek and not head.transaction:
+            raise no_sense("transaction", "one that takes the large message", head.transaction)
+        if not 1 <= head.count <= LARGE_TAKEN_MAX or (
+            head.count > 1 and (head.peek or head.reject)
+        ):
+            raise no_sense("count", f"1, or up to {LARGE_TAKEN_MAX} messages to take", head.count)
+        if not head.peek:
+            check_may_take(queue)
+        if self.receive_now(session, request_id, head, asked_now=True):
+            return
+        if not isinstance(head.select, SelectFirst) and not head.timeout:
+            raise MessageNotFound(f"no large message in {queue.name!r} has {told(head.select)}")
+        deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
+        wait(context, queue, Waiter(session, request_id, head, deadline))
 
-def handle_large_receive(
-    receives: LargeReceives, session: Session, request_id: int, head: LargeReceive
-) -> None:
-    """Answer with a large message, or let the request wait for one."""
-    context = receives.context
-    queue = context.state.queues.numbered(head.queue)
-    if not queue.options.transactional:
-        raise TransactionUsage(f"queue {queue.name!r} is not transactional: no large message in it")
-    if not head.peek and not head.transaction:
-        raise no_sense("transaction", "one that takes the large message", head.transaction)
-    if not 1 <= head.count <= LARGE_TAKEN_MAX or (head.count > 1 and (head.peek or head.reject)):
-        raise no_sense("count", f"1, or up to {LARGE_TAKEN_MAX} messages to take", head.count)
-    if not head.peek:
-        check_may_take(queue)
-    if large_receive_now(receives, session, request_id, head, asked_now=True):
-        return
-    if not isinstance(head.select, SelectFirst) and not head.timeout:
-        raise MessageNotFound(f"no large message in {queue.name!r} has {told(head.select)}")
-    deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
-    wait(context, queue, Waiter(session, request_id, head, deadline))
+    def receive_now(
+        self,
+        session: Session,
+        request_id: int,
+        head: LargeReceive,
+        *,
+        asked_now: bool = False,
+    ) -> bool:
+        """Answer if a large message is there; tell whether one was.
 
-
-def large_receive_now(
-    receives: LargeReceives,
-    session: Session,
-    request_id: int,
-    head: LargeReceive,
-    *,
-    asked_now: bool = False,
-) -> bool:
-    """Answer if a large message is there; tell whether one was.
-
-    The status queue is read when a receive is asked for, and when something is there for it.
-    """
-    context, works = receives.context, receives.transactions.works
-    queue = context.state.queues.numbered(head.queue)
-    if not asked_now and next(queue.parts.ready(), None) is None:
-        return False
-    statuses = None if head.peek else statuses_of(works, head.status_queue, queue)
-    fitting = _fitting(queue, head, statuses)
-    if head.repair and not head.peek:
-        fitting = _repaired(receives.holes, queue, fitting, again=asked_now)
-    assembly = next(fitting, None)
-    if assembly is None:
-        return False
-    if head.reject:
-        return _reject(
-            receives.transactions, session, request_id, head, assembly=assembly, statuses=statuses
+        The status queue is read when a receive is asked for, and when something is there for it.
+        """
+        context, works = self.context, self.transactions.works
+        queue = context.state.queues.numbered(head.queue)
+        if not asked_now and next(queue.parts.ready(), None) is None:
+            return False
+        statuses = None if head.peek else statuses_of(works, head.status_queue, queue)
+        fitting = _fitting(queue, head, statuses)
+        if head.repair and not head.peek:
+            fitting = _repaired(self.holes, queue, fitting, again=asked_now)
+        assembly = next(fitting, None)
+        if assembly is None:
+            return False
+        if head.reject:
+            return _reject(
+                self.transactions, session, request_id, head, assembly=assembly, statuses=statuses
+            )
+        ends = _damaged_ends(context, queue, assembly) if assembly.whole else []
+        if ends and not head.peek:
+            _lose(context, queue, assembly, ends)
+        if not assembly.whole or ends:
+            if statuses is not None:
+                statuses.place(assembly)
+            raise _hole(works, queue, assembly, head, told=statuses is not None)
+        if head.count > 1:
+            some = _small_ones(context, queue, assembly, fitting, count=head.count)
+        else:
+            some = [assembly]
+        if head.peek:
+            held = [entries_of(queue, assembly)]
+        else:
+            held = [
+                self._hold(session, queue, each, statuses=statuses, transaction=number)
+                for number, each in enumerate(some, head.transaction)
+            ]
+        if head.count > 1:
+            _answer_some(context, session, request_id, some, held=held)
+            return True
+        found = LargeFound(*_told_of(assembly, held[0]))
+        context.answer(
+            session, request_id, found, bodies_in(context.store, held[0][0] + held[0][-1])
         )
-    ends = _damaged_ends(context, queue, assembly) if assembly.whole else []
-    if ends and not head.peek:
-        _lose(context, queue, assembly, ends)
-    if not assembly.whole or ends:
+        return True
+
+    def _hold(
+        self,
+        session: Session,
+        queue: StoredQueue,
+        assembly: Assembly,
+        *,
+        statuses: Statuses | None,
+        transaction: int,
+    ) -> list[bytes]:
+        """Hold a whole large message, and its status, for a transaction; give its entries."""
+        owner = self.transactions.find_or_begin(session, transaction)
         if statuses is not None:
             statuses.place(assembly)
-        raise _hole(works, queue, assembly, head, told=statuses is not None)
-    if head.count > 1:
-        some = _small_ones(context, queue, assembly, fitting, count=head.count)
-    else:
-        some = [assembly]
-    if head.peek:
-        held = [entries_of(queue, assembly)]
-    else:
-        held = [
-            _hold(receives, session, queue, each, statuses=statuses, transaction=number)
-            for number, each in enumerate(some, head.transaction)
-        ]
-    if head.count > 1:
-        _answer_some(context, session, request_id, some, held=held)
-        return True
-    found = LargeFound(*_told_of(assembly, held[0]))
-    context.answer(session, request_id, found, bodies_in(context.store, held[0][0] + held[0][-1]))
-    return True
-
-
-def _hold(
-    receives: LargeReceives,
-    session: Session,
-    queue: StoredQueue,
-    assembly: Assembly,
-    *,
-    statuses: Statuses | None,
-    transaction: int,
-) -> list[bytes]:
-    """Hold a whole large message, and its status, for a transaction; the entries of its parts."""
-    owner = receives.transactions.find_or_begin(session, transaction)
-    if statuses is not None:
-        statuses.place(assembly)
-        statuses.hold(assembly, owner)
-    return hold_whole(receives.context, queue, owner, assembly)
+            statuses.hold(assembly, owner)
+        return hold_whole(self.context, queue, owner, assembly)
 
 
 def _told_of(

@@ -119,9 +119,6 @@ _TRANSACTIONS: _Table[Transactions] = {
     batch_frames.DropStaged: handle_drop_staged,
 }
 _RECEIVES: _Table[receiving.Receives] = {message_frames.Receive: receiving.handle_receive}
-_LARGE_RECEIVES: _Table[large_messages.LargeReceives] = {
-    large_frames.LargeReceive: large_messages.handle_large_receive,
-}
 _LINKS: _Table[Links] = {
     queue_frames.DescribeQueue: admin.handle_describe_queue,
     queue_frames.ListQueues: admin.handle_list,
@@ -162,10 +159,10 @@ class Requests:
             _bound(_WORKS, transactions.works),
             _bound(_TRANSACTIONS, transactions),
             _bound(_RECEIVES, receives),
-            _bound(_LARGE_RECEIVES, large),
             _bound(_LINKS, links),
             _bound(_LINKS_AND_STREAMS, links, streams, started=context.now),
             {
+                large_frames.LargeReceive: large.handle,
                 message_frames.Commit: transactions.handle_commit,
                 message_frames.Abort: transactions.handle_abort,
                 queue_frames.ListPeers: strangers.handle_list,

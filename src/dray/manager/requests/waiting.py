@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dray.errors import DrayError, StorePoisoned
 from dray.manager.queue import Lookup, StoredQueue
-from dray.manager.requests.large_messages import LargeReceives, large_receive_now
+from dray.manager.requests.large_messages import LargeReceives
 from dray.manager.requests.moving import receive_transaction_now
 from dray.manager.requests.receiving import Receives, nothing_came, receive_now, receive_or_wait
 from dray.manager.session import IdKind, Session, Waiter
@@ -151,7 +151,7 @@ class Waiters:
                 return receive_now(receives, session, request_id, head)
             if isinstance(head, ReceiveTransaction):
                 return receive_transaction_now(receives.transactions, session, request_id, head)
-            return large_receive_now(self._large, session, request_id, head)
+            return self._large.receive_now(session, request_id, head)
         except StorePoisoned:
             raise
         except DrayError as error:

@@ -399,5 +399,5 @@ RIGHTS_OF_MANAGERS: Final[dict[type[Head], Row]] = {
     transfer_frames.Post: _post,
     transfer_frames.Credit: _anyone,
 }
-"""By frame of a manager. Its handler refuses a stream (`arrivals.py`), for the source must be told;
+"""By frame of a manager. Its handler refuses a stream (`streams.py`), for the source must be told;
 the other frames count only for streams that are open."""

@@ -14,7 +14,6 @@ import pytest
 from dray.errors import DrayError
 from dray.manager.change import commit_fact, departures, sub_queues
 from dray.manager.change.commit_fact import CommitFact
-from dray.manager.incoming import arrivals
 from dray.manager.state import queue_contents
 from dray.manager.state.state import State
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
@@ -117,8 +116,8 @@ def build_everything(monkeypatch):
             subjects.sources.tell(key)
         context.follow_up.to_tell.clear()
         subjects.sources.tell_of_ends()
-        arrivals.tell_of_room(subjects.sources)
-        arrivals.tell_of_new_queues(subjects.sources)
+        subjects.streams.tell_of_room()
+        subjects.streams.tell_of_new_queues()
         subjects.links.say_ends()
         sub_queues.drop_unused_queues(context)
         subjects.holes.ask(subjects.sources)

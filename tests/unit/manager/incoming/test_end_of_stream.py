@@ -376,7 +376,7 @@ def test_an_end_that_is_said_twice_changes_nothing_and_costs_no_fact(driver: Man
 def test_ends_on_a_line_that_was_given_up_are_bounded(
     driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.manager.incoming.end_of_stream.ENDS_REMEMBERED_MAX", 3)
+    monkeypatch.setattr("dray.manager.incoming.streams.ENDS_REMEMBERED_MAX", 3)
     source = Source(driver)
     old, new = source.line(), source.line()
     for stream in range(4):
@@ -387,7 +387,7 @@ def test_ends_on_a_line_that_was_given_up_are_bounded(
 def test_a_line_with_as_many_ends_as_are_remembered_stays(
     driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.manager.incoming.end_of_stream.ENDS_REMEMBERED_MAX", 3)
+    monkeypatch.setattr("dray.manager.incoming.streams.ENDS_REMEMBERED_MAX", 3)
     source = Source(driver)
     old, new = source.line(), source.line()
     source.say(new, peer_frames.EndStream(0))

@@ -61,7 +61,7 @@ def test_sources_are_bounded_and_one_takes_nothing_from_another(small: ManagerDr
 def test_a_session_asks_about_a_bounded_number_of_streams(
     small: ManagerDriver, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dray.manager.incoming.arrivals.STREAMS_PER_PEER_MAX", 3)
+    monkeypatch.setattr("dray.manager.incoming.streams.STREAMS_PER_PEER_MAX", 3)
     source = Passing(small, "b", 500)
     for stream in (1, 2, 3, 1):
         assert not source.is_ended_by(peer_frames.OpenStream(stream, "no"))
