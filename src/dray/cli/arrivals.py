@@ -30,37 +30,23 @@ class Wait(NamedTuple):
     seconds: float | None
 
 
-class _WaitValue(click.ParamType[Wait]):
-    """SECONDS, received, or received,SECONDS."""
-
-    name = "wait"
-
-    def convert(
-        self,
-        value: object,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Wait:
-        """Read the value."""
-        if isinstance(value, Wait):
-            return value
-        until, seconds = "accepted", None
-        for part in str(value).split(","):
-            if part in _ASKED:
-                until = part
-                continue
-            try:
-                seconds = in_seconds(part)
-            except ValueError:
-                seconds = -1.0
-            if not seconds >= 0:
-                self.fail(
-                    f"{value!r} is neither a number of seconds nor 'received'; write --wait,"
-                    " --wait=60, --wait=received or --wait=received,60.",
-                    param,
-                    ctx,
-                )
-        return Wait("received" if until == "received" else "accepted", seconds)
+def wait_value(value: str) -> Wait:
+    """Read SECONDS, received, or received,SECONDS; another text is a usage error."""
+    until, seconds = "accepted", None
+    for part in value.split(","):
+        if part in _ASKED:
+            until = part
+            continue
+        try:
+            seconds = in_seconds(part)
+        except ValueError:
+            seconds = -1.0
+        if not seconds >= 0:
+            raise click.BadParameter(
+                f"{value!r} is neither a number of seconds nor 'received'; write --wait,"
+                " --wait=60, --wait=received or --wait=received,60."
+            )
+    return Wait("received" if until == "received" else "accepted", seconds)
 
 
 class WaitingCommand(click.Command):
@@ -75,7 +61,7 @@ class WaitingCommand(click.Command):
 
 wait_option = click.option(
     _OPTION,
-    type=_WaitValue(),
+    type=wait_value,
     metavar="[=SECONDS|received]",
     help=(
         "End once the destination has accepted everything, or with --wait=received once a receiver"
@@ -86,7 +72,7 @@ wait_option = click.option(
 
 watch_wait_option = click.option(
     _OPTION,
-    type=_WaitValue(),
+    type=wait_value,
     metavar="[=received]",
     help=(
         "Delete or move a file (--after) only once its destination has accepted it, or with"

@@ -204,17 +204,8 @@ def _forget_standard_output() -> None:
     os.close(null)
 
 
-class QueueNameText(click.ParamType[str]):
-    """The name of a queue."""
-
-    name = "text"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        """Take any text; the queue manager says what it thinks of it."""
-        del param, ctx
-        return str(value)
+class QueueNameText(click.types.StringParamType):
+    """The name of a queue: any text; the queue manager says what it thinks of it."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

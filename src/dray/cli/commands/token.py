@@ -16,19 +16,12 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
 
 
-class TimeSpan(click.ParamType[float]):
-    """A number with a unit, such as 90d; as seconds."""
-
-    name = "time"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read it; another text is a usage error."""
-        found = _SPAN.fullmatch(str(value))
-        if found is None or int(found[1]) == 0:
-            self.fail(f"{value!r} is not a time: write a number and s, m, h, d or w", param, ctx)
-        return float(int(found[1]) * _SECONDS[found[2]])
+def time_span(value: str) -> float:
+    """Read a number with a unit, such as 90d, as seconds; another text is a usage error."""
+    found = _SPAN.fullmatch(value)
+    if found is None or int(found[1]) == 0:
+        raise click.BadParameter(f"{value!r} is not a time: write a number and s, m, h, d or w")
+    return float(int(found[1]) * _SECONDS[found[2]])
 
 
 _takes_data = click.option(
@@ -46,7 +39,7 @@ def command() -> None:
 @command.command()
 @click.argument("name")
 @click.option(
-    "--expires", type=TimeSpan(), metavar="TIME", help="When, such as 90d  [default: never]."
+    "--expires", type=time_span, metavar="TIME", help="When, such as 90d  [default: never]."
 )
 @_takes_data
 @takes_url_and_json

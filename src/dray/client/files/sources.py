@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -32,20 +33,19 @@ _CLAIMED_BYTES_MAX = 64 * KIB
 """A page, of the largest kind: no kernel claims more for a file that it makes up."""
 
 
-class Source(Protocol):
+class Source(ABC):
     """A body. `size` is `SIZE_UNKNOWN` when it shows only at the end."""
 
-    size: int
-    waits: bool
+    size = SIZE_UNKNOWN
+    waits = True
     """Whether the next piece may have to be waited for."""
 
+    @abstractmethod
     def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
         """Give the body in pieces; raises `SourceUnreadable` or `SourceChanged`."""
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have opened nothing
         """Let go of what the source itself has opened."""
-        ...
 
 
 async def pieces_of(
@@ -142,7 +142,7 @@ def _flat(body: Buffer) -> memoryview:
     return memoryview(view.tobytes())
 
 
-class BytesSource:
+class BytesSource(Source):
     """Bytes in memory, cut without being copied."""
 
     waits = False
@@ -157,15 +157,9 @@ class BytesSource:
         for start in range(0, max(1, self.size), piece_bytes):
             yield self._view[start : start + piece_bytes]
 
-    def close(self) -> None:
-        """Nothing was opened."""
 
-
-class ChunkSource:
+class ChunkSource(Source):
     """An iterable of bytes of any lengths, gathered into pieces."""
-
-    size = SIZE_UNKNOWN
-    waits = True
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         """Iterate once, when the pieces are asked for."""
@@ -177,9 +171,6 @@ class ChunkSource:
         for chunk in self._chunks:
             yield from gathering.full(chunk)
         yield from gathering.rest()
-
-    def close(self) -> None:
-        """Nothing was opened."""
 
 
 class AwaitedChunkSource:
@@ -258,11 +249,8 @@ class _Gathering:
             yield self._buffer[: self._have]
 
 
-class StreamSource:
+class StreamSource(Source):
     """An open binary file, read to its end."""
-
-    size = SIZE_UNKNOWN
-    waits = True
 
     def __init__(self, stream: BinaryIO, name: str = "") -> None:
         """Read from where the stream stands; `name` is for sentences."""
@@ -279,9 +267,6 @@ class StreamSource:
             if have < piece_bytes:
                 return
             sent = True
-
-    def close(self) -> None:
-        """The caller that opened the stream closes it."""
 
     def _fill(self, buffer: memoryview) -> int:
         have = 0
@@ -322,10 +307,8 @@ class StreamSource:
         return given
 
 
-class FileSource:
+class FileSource(Source):
     """A file by its path. A regular one must not change while it is sent; others are streams."""
-
-    waits = True
 
     def __init__(self, path: Path, *, follow_links: bool = True) -> None:
         """Open the file; raises `SourceUnreadable`, also for a symbolic link not to be followed."""

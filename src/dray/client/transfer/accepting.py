@@ -131,15 +131,12 @@ class Accepting(Engine):
 
     # ------------------------------------------------------------------------------ the thread
 
-    def begin(self) -> None:
-        """See `Engine`; the handshake is said when this end can be reached."""
-
     def reachable(self, sock: socket.socket) -> None:
         """See `Engine`; a consumer does not listen."""
         self._through_tls = is_tunnel(sock)
 
     def attached(self) -> None:
-        """See `Engine`."""
+        """See `Engine`; the handshake is said when this end can be reached."""
         self._give(events.Begin())
 
     def heard(

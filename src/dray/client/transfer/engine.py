@@ -148,10 +148,6 @@ class Engine(ABC):
         """Do what another program asks for; in a thread of its own. Raises what is in the way."""
 
     @abstractmethod
-    def begin(self) -> None:
-        """The thread has started."""
-
-    @abstractmethod
     def heard(
         self, connection: FrameSocket | None, message: transfer_frames.AnyMessage, body: memoryview
     ) -> None:
@@ -240,7 +236,6 @@ class Engine(ABC):
             self._selector.register(self._woken_end, selectors.EVENT_READ, None)
             if self._orders is not None:
                 self.watch(self._orders, lambda: self.control.accept(self.obey))
-            self.begin()
             over = False
             while not (over or self._stopping):
                 over = self._once()

@@ -151,9 +151,6 @@ class Offering(Engine):
 
     # ------------------------------------------------------------------------------ the thread
 
-    def begin(self) -> None:
-        """See `Engine`; consumers speak first."""
-
     def reachable(self, sock: socket.socket) -> None:
         """See `Engine`."""
         self._direct.reachable(sock)

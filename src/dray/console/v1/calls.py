@@ -63,17 +63,13 @@ class Call(NamedTuple):
         return None if name is None else self.caller.transactions.find(name)  # type: ignore[return-value]
 
 
-class HeldTransaction:
+class HeldTransaction(Holding):
     """A transaction of several requests."""
 
-    timed = True
-
-    def __init__(self, id: str, transaction: Transaction, leases: Holdings) -> None:
+    def __init__(self, transaction: Transaction, leases: Holdings) -> None:
         """Take a transaction that was begun, and the leases of its caller."""
-        self.id = id
+        super().__init__()
         self.transaction = transaction
-        self.ends_at = 0.0
-        self.uses = 0
         self._leases = leases
         self._own: list[Holding] = []
 

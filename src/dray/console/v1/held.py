@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.limits import ENDED_MAX, LEASE_S, SETTLE_S
@@ -34,15 +35,18 @@ class Ended(StrEnum):
     UNKNOWN = "in-doubt"
 
 
-class Holding(Protocol):
+class Holding(ABC):
     """Something that is held: it has an id, and can be given up."""
 
-    id: str
-    ends_at: float
-    uses: int
-    timed: bool
-    """Whether it ends by time, and not with something else."""
+    def __init__(self, *, timed: bool = True) -> None:
+        self.id = secrets.token_urlsafe(_ID_BYTES)
+        """Nobody can guess it."""
+        self.ends_at = 0.0
+        self.uses = 0
+        self.timed = timed
+        """Whether it ends by time, and not with something else."""
 
+    @abstractmethod
     async def abort(self) -> None:
         """Give everything back; it never raises for a connection that is lost."""
 
@@ -182,8 +186,3 @@ class Holdings:
             ending = asyncio.ensure_future(self.end(held, Ended.TIMED_OUT))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
-
-
-def new_id() -> str:
-    """An id that nobody can guess."""
-    return secrets.token_urlsafe(_ID_BYTES)

@@ -23,7 +23,7 @@ from dray.console.http.bodies import BodyAnswer, Piece, unless_hung_up
 from dray.console.http.limits import PIECE_BYTES
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
-from dray.console.v1.held import Ended, new_id
+from dray.console.v1.held import Ended, Holding
 from dray.console.v1.limits import LEASES_MAX, LISTEN_S, WAIT_S_MAX
 from dray.console.v1.properties import KIND, headers_of, shown, within_bounds
 from dray.console.v1.sending import LARGE, PLAIN
@@ -47,7 +47,7 @@ class Plain(NamedTuple):
     size: int
 
 
-class HeldMessage:
+class HeldMessage(Holding):
     """A message that a caller holds."""
 
     def __init__(
@@ -58,12 +58,9 @@ class HeldMessage:
         within: HeldTransaction | None,
     ) -> None:
         """Take what was received. `within` is the transaction of several requests that has it."""
-        self.id = new_id()
-        self.ends_at = 0.0
-        self.uses = 0
+        super().__init__(timed=within is None)
         self.transaction = transaction
         self.within = within
-        self.timed = within is None
         self.size = message.size
         self._queue = queue
         self._message = message

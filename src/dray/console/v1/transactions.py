@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
-from dray.console.v1.held import Ended, new_id
+from dray.console.v1.held import Ended
 from dray.console.v1.limits import LEASE_S, TRANSACTIONS_MAX
 from dray.model.ids import split_id
 
@@ -22,7 +22,7 @@ async def begin(call: Call) -> Response:
             " commit or abort some of them",
         )  # fmt: skip
     transaction = await call.caller.manager.transaction()
-    begun = HeldTransaction(new_id(), transaction, call.caller.leases)
+    begun = HeldTransaction(transaction, call.caller.leases)
     held.add(begun)
     said = {"id": begun.id, "transaction_id": transaction.id, "seconds": LEASE_S}
     return answered(said, 201, {"Location": f"/v1/transactions/{begun.id}"})
