@@ -39,6 +39,9 @@ class GuardedFile:
         self.name = inner.name
         self._inner = inner
         self._health = health
+        # Allowed after a failure too.
+        self.read_into, self.size = inner.read_into, inner.size
+        self.descriptor, self.close = inner.descriptor, inner.close
 
     def write(self, data: ReadableBuffer, offset: int) -> None:
         """Write all of it. Raises StoreFull (harmless here) or StorePoisoned (final)."""
@@ -49,10 +52,6 @@ class GuardedFile:
         except StorePoisoned as error:
             self._health.poison(error)
             raise
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        """Read; allowed after a failure too."""
-        return self._inner.read_into(view, offset)
 
     def begin_writing(self) -> None:
         """Begin, unless something failed: then `sync` says so."""
@@ -74,18 +73,6 @@ class GuardedFile:
         self._health.check()
         self._inner.truncate(size)
 
-    def size(self) -> int:
-        """Bytes in the file."""
-        return self._inner.size()
-
-    def descriptor(self) -> int:
-        """Give the descriptor of the file beneath."""
-        return self._inner.descriptor()
-
-    def close(self) -> None:
-        """Close the file beneath."""
-        self._inner.close()
-
 
 class GuardedDisk:
     """A disk whose failures poison its store."""
@@ -94,10 +81,10 @@ class GuardedDisk:
         """Guard `inner` with `health`."""
         self._inner = inner
         self._health = health
-
-    def lock(self) -> None:
-        """Lock the disk beneath."""
-        self._inner.lock()
+        # Allowed after a failure too.
+        self.lock, self.close, self.open_to_read = inner.lock, inner.close, inner.open_to_read
+        self.exists, self.names, self.not_files = inner.exists, inner.names, inner.not_files
+        self.had_store = inner.had_store
 
     def open(self, name: str, *, size: int = 0) -> GuardedFile:
         """Open a file that shares this disk's health.
@@ -116,26 +103,6 @@ class GuardedDisk:
             self._health.poison(error)
             raise StorePoisoned(str(error), file=name) from error
         return GuardedFile(inner, self._health)
-
-    def open_to_read(self, name: str) -> int:
-        """Open on the disk beneath; allowed after a failure too."""
-        return self._inner.open_to_read(name)
-
-    def exists(self, name: str) -> bool:
-        """Whether there is a file of that name."""
-        return self._inner.exists(name)
-
-    def names(self, folder: str = "") -> list[str]:
-        """The files of a folder, sorted."""
-        return self._inner.names(folder)
-
-    def not_files(self) -> list[str]:
-        """Names in the folder that are not files, sorted."""
-        return self._inner.not_files()
-
-    def had_store(self) -> bool:
-        """Whether something tells that a store was here before."""
-        return self._inner.had_store()
 
     def rename(self, old: str, new: str) -> None:
         """Rename on the disk beneath."""
@@ -159,7 +126,3 @@ class GuardedDisk:
     def free_bytes(self) -> int:
         """Room that is left."""
         return self._inner.free_bytes()
-
-    def close(self) -> None:
-        """Give up the lock."""
-        self._inner.close()

@@ -17,19 +17,18 @@ the store (`guard`). Before `checkpoint_due` the owner need not think of checkpo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from dray.errors import StoreFull, StorePoisoned
 from dray.store.checkpoints import StoreCheckpoints
 from dray.store.counters import StoreCounters
 from dray.store.decisions import LOG_NAME, Act
-from dray.store.disk import Disk, File, ReadableBuffer
+from dray.store.disk import Disk, File
 from dray.store.guard import GuardedDisk, Health
 from dray.store.heap.heap import Heap
 from dray.store.heap.heap_file import Capture, Extent
 from dray.store.heap.releases import Releases
 from dray.store.heap.witness import note_end
-from dray.store.kinds import Kind
 from dray.store.limits import EXPRESS_BYTES, HEAP_FILE_BYTES, LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES
 from dray.store.log.checkpoint import Snapshots
 from dray.store.log.group import SEAL, DirtyRange
@@ -69,7 +68,13 @@ class Store:
         self._rebuild = rebuild
         self.log_capacity = log_bytes
         """Bytes of QMLog, known for certain when it is replayed."""
-        self._heap = Heap(self._disk, heap_file_bytes, express_bytes=express_bytes)
+        self._heap = heap = Heap(self._disk, heap_file_bytes, express_bytes=express_bytes)
+        self.place, self.discard, self.trim = heap.place, heap.free, heap.trim
+        """Payload: write it, drop what no fact ever named, and give empty files back."""
+        self.read, self.read_into = heap.read, heap.read_into
+        self.pin, self.unpin = heap.pin, heap.unpin
+        self.descriptor, self.opener, self.in_memory = heap.descriptor, heap.opener, heap.in_memory
+        self.live_files, self.sparse_files = heap.live_files, heap.sparse_files
         self._log: Log
         self._witness: File
         self._opened_files: list[File] = []
@@ -123,14 +128,6 @@ class Store:
 
     # ------------------------------------------------------------------------------- writing
 
-    def place(self, data: ReadableBuffer, kind: Kind = Kind.RECOVERABLE) -> Extent:
-        """Write payload into a heap file; durable after a sync that begins later.
-
-        Express payload is never durable, and stays in memory while there is room. At most one heap
-        file long. Raises StoreFull, and then nothing is kept; StorePoisoned.
-        """
-        return self._heap.place(data, kind)
-
     def append(self, fact: bytes) -> None:
         """State a fact; all facts stated between two `begin_sync` are one group, all or nothing."""
         self.waiting_bytes = self._log.append(fact)
@@ -147,10 +144,6 @@ class Store:
     def release(self, extent: Extent) -> None:
         """The state no longer names `extent`, as of the facts appended up to the next sync."""
         self._releases.add(extent)
-
-    def discard(self, extent: Extent) -> None:
-        """No fact ever named `extent` (its transaction was aborted); reuse it at once."""
-        self._heap.free(extent)
 
     def free_bytes(self, *, anew: bool = True) -> int:
         """How many more bytes of payload the disk has room for, with the empty heap files.
@@ -335,50 +328,10 @@ class Store:
 
     # ------------------------------------------------------------------------------- reading
 
-    def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes of `extent`, or `length` of them from `offset`. Raises StoreCorrupt."""
-        return self._heap.read(extent, offset, length)
-
-    def read_into(self, extent: Extent, view: memoryview, *, offset: int = 0) -> int:
-        """Fill `view` with bytes of `extent` from `offset`; say how many. Raises StoreCorrupt."""
-        return self._heap.read_into(extent, view, offset)
-
-    def pin(self, file: int) -> None:
-        """Keep the bytes of heap file `file` as they are, whatever is released, until `unpin`."""
-        self._heap.pin(file)
-
-    def unpin(self, file: int) -> None:
-        """Take back one `pin`; they are counted."""
-        self._heap.unpin(file)
-
-    def live_files(self) -> list[int]:
-        """Heap files in which something lasting is live."""
-        return self._heap.live_files()
-
-    def sparse_files(self, share: int) -> list[int]:
-        """Full heap files of which no more than one part in `share` is live."""
-        return self._heap.sparse_files(share)
-
     @property
     def surplus_files(self) -> int:
         """Empty heap files beyond those that are kept for recycling."""
         return self._heap.surplus_files
-
-    def trim(self, most: int) -> None:
-        """Give up to `most` surplus files of each kind back to the file system."""
-        self._heap.trim(most)
-
-    def in_memory(self, file: int) -> bool:
-        """Whether heap file `file` is an express file that the disk does not have."""
-        return self._heap.in_memory(file)
-
-    def descriptor(self, file: int) -> int:
-        """The descriptor of heap file `file`, good until the store is called next."""
-        return self._heap.descriptor(file)
-
-    def opener(self, file: int) -> Callable[[], int]:
-        """Opens heap file `file` to read, in any thread; the caller owns the descriptor."""
-        return self._heap.opener(file)
 
     # ------------------------------------------------------------------------------ the rest
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from dray.delivery.outgoing import OutgoingStream
@@ -246,6 +246,8 @@ class QueueTable:
 
     def __init__(self) -> None:
         self._by_number: dict[int, StoredQueue] = {}
+        self.get: Callable[[int], StoredQueue | None] = self._by_number.get
+        """The queue of a number, if it is still there."""
         self._by_key: dict[str, StoredQueue] = {}
         self._outgoing: dict[int, StoredQueue] = {}
         self.made = 0
@@ -295,10 +297,6 @@ class QueueTable:
         if queue is None:
             raise QueueNotFound("the queue has been deleted; open it again by name", queue="")
         return queue
-
-    def get(self, number: int) -> StoredQueue | None:
-        """The queue of a number, if it is still there."""
-        return self._by_number.get(number)
 
     def is_drained(self, number: int) -> bool:
         """Whether a queue holds nothing, and nobody is still to tell what became of its messages.

@@ -159,7 +159,11 @@ class Heap:
                 pool.open.append(heap_file)
 
     def place(self, data: ReadableBuffer, kind: Kind = Kind.RECOVERABLE) -> Extent:
-        """Write `data` somewhere. Raises StoreFull, and then nothing is kept; StorePoisoned."""
+        """Write payload into a heap file; durable after a sync that begins later.
+
+        Express payload is never durable, and stays in memory while there is room. At most one heap
+        file long. Raises StoreFull, and then nothing is kept; StorePoisoned.
+        """
         if isinstance(data, memoryview):
             data = data.cast("B")
         length = len(data)
@@ -180,7 +184,7 @@ class Heap:
         return extent
 
     def free(self, extent: Extent) -> None:
-        """The bytes of `extent` may be overwritten from now on."""
+        """The bytes of `extent` may be overwritten at once: no fact names it, or none does now."""
         if not extent.length:
             return
         heap_file = self._files[extent.file]
