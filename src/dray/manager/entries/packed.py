@@ -129,7 +129,10 @@ def entries_numbered(packed: bytes, wanted: AbstractSet[int]) -> list[bytes]:
 
 def expiries_in(packed: bytes) -> list[tuple[int, int]]:
     """Expiry times and positions of the packed entries that expire."""
-    times = chain.from_iterable(_EXPIRES_IN_ENTRIES.iter_unpack(packed))
+    times = [*chain.from_iterable(_EXPIRES_IN_ENTRIES.iter_unpack(packed))]
+    if not any(times):
+        # Most messages never expire.
+        return []
     return [each for each in zip(times, positions_in(packed), strict=True) if each[0]]
 
 

@@ -22,7 +22,7 @@ from dray.manager.entries.packed import (
     with_keys,
 )
 from dray.manager.entries.staged import Staged
-from dray.manager.entries.tails import _plain_tails, pack_tail, packed_tails
+from dray.manager.entries.tails import _plain_tails, pack_tail, packed_tails, with_expiry
 from dray.store.heap.heap import Extent
 from tests.drawn_entries import tail
 
@@ -51,6 +51,14 @@ def test_what_is_asked_of_a_run_is_the_sum_of_its_entries(seed):
     assert bytes_of_runs == [
         (entry.file, entry.offset + at) for entry in each_one for at in range(entry.length)
     ]
+
+
+def test_one_entry_that_expires_is_found_among_others():
+    rng = Random(1)
+    tails = [with_expiry(tail(rng), 0) for _ in range(3)]
+    assert expiries_in(with_keys(b"".join(tails), 5)) == []
+    tails[1] = with_expiry(tails[1], 77)
+    assert expiries_in(with_keys(b"".join(tails), 5)) == [(77, 6)]
 
 
 def test_records_side_by_side_are_one_run():
