@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.integration.commands import dray as command
@@ -96,6 +98,44 @@ def test_a_destination_that_was_put_back_is_told_at_both_ends_and_takes_what_com
     (at_destination,) = pair.destination.warnings("older-copy")
     assert "acknowledged more" in at_source
     assert "does not have" in at_destination
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["put-back", "another-manager"])
+def test_a_refused_message_is_kept_by_its_source_after_the_destination_changed(pair, replaced):
+    """The new state of the destination tells of its refusals by ordinals of its own."""
+    pair.destination.process.stop()
+    copy = pair.destination.copy("copy")
+    if replaced:
+        shutil.rmtree(copy)
+        copy.mkdir()
+    pair.destination.process.start()
+    fill(pair.destination)
+    pair.send(*numbered("refused", 5))
+    until(lambda: dead_letters(pair.source) == numbered("refused", 5))
+    pair.destination.put_back(copy)
+    pair.destination.process.start()
+    fill(pair.destination)
+    new = numbered("new", 2)
+    pair.send(*new)
+    if replaced:
+        until(lambda: pair.source.outgoing(pair.url)[0] == "need-validation")
+        with pair.source.process.connect() as manager:
+            manager.accept_peer(pair.url.rpartition("/")[0])
+    until(lambda: pair.source.outgoing(pair.url)[1] == 0)
+    assert pair.destination.bodies() == []
+    assert dead_letters(pair.source) == [*numbered("refused", 5), *new]
+
+
+def fill(party):
+    """Let the queue of a destination take no message more."""
+    with party.process.connect() as manager:
+        manager.create_queue("orders", exist_ok=True)
+        manager.set_quota("orders", quota=1)
+
+
+def dead_letters(party):
+    """The bodies of the dead letters at a source."""
+    return party.bodies("system$;deadxact")
 
 
 def diverge(pair: Pair) -> tuple[list[bytes], list[bytes]]:

@@ -74,7 +74,17 @@ class Outbox(Generic[Told]):
         return self._refused.get(key, 0)
 
     def taken(self, key: StreamKey, upto: int) -> None:
-        """Apply the fact that the source has all up to an ordinal."""
+        """Apply the fact that the source has all up to an ordinal.
+
+        If it is above the last, the source heard it of a later state of this store, or of another
+        manager at this address. The ordinals go on above it, and what waits is told by them.
+        """
+        if upto > self.last(key):
+            self._waiting.setdefault(key, deque())
+            self._first[key] = upto + 1
+            if key in self._refused:
+                self._refused[key] = self.last(key)
+            return
         waiting = self._waiting.get(key)
         while waiting and self._first[key] <= upto:
             waiting.popleft()

@@ -34,6 +34,9 @@ class Session:
         """Streams a peer manager has opened, and the queue each leads to."""
         self.questions: dict[int, int] = {}
         """By stream, the number of the last question that was asked when it was opened."""
+        self.heard: dict[int, int] = {}
+        """By stream, up to which ordinal its source has heard confirmations of it, until the first
+        message comes."""
         self.waiting_at: dict[int, None] = {}
         """Queues, by number, at which a receive waited, and perhaps still waits."""
         self.told: dict[int, int] = {}

@@ -240,6 +240,8 @@ AHEAD_AGE_S_MAX: Final = 600.0
 of 1 GiB at 1.8 MB/s needs as long."""
 CONFIRMATIONS_AHEAD_MAX: Final = 10_000
 """Confirmations of one stream that are under way; a source takes them a frame at a time."""
+CONFIRMATION_ORDINAL_MAX: Final = 1 << 62
+"""After a restore ordinals go on at the microseconds since 1970; a checkpoint has 64 bits."""
 ENDS_REMEMBERED_MAX: Final = 10_000
 """Streams that have ended and whose destinations do not know yet: 100 bytes each."""
 TRUNCATED_MAX: Final = 64

@@ -18,7 +18,8 @@ class OpenStream(Head, frozen=True):
     """Begin to deliver an outgoing queue (`stream`, its number at the source) to `queue`.
 
     A name with a host is another manager's queue: then the one asked is to forward.
-    The source has an order ack for the position (`sequence_id`, `acknowledged`); zeros say nothing.
+    The source has an order ack for the position (`sequence_id`, `acknowledged`), and has heard the
+    confirmations up to the ordinal `heard`; zeros say nothing.
     Answered by StreamState or StreamRefused, which say the number of the last `question` again: so
     an answer that was given before another question was asked is not taken for that one's.
     `proof` shows that the caller holds the key of its id (`delivery/keys.py`).
@@ -30,6 +31,7 @@ class OpenStream(Head, frozen=True):
     question: int = 0
     sequence_id: int = 0
     acknowledged: int = 0
+    heard: int = 0
     proof: bytes = b""
 
 

@@ -49,7 +49,7 @@ from dray.manager.rights import (
 )
 from dray.manager.session import Session
 from dray.model.classes import QueueKind
-from dray.model.limits import ENDS_REMEMBERED_MAX, STREAMS_PER_PEER_MAX
+from dray.model.limits import CONFIRMATION_ORDINAL_MAX, ENDS_REMEMBERED_MAX, STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.head import Head
 from dray.wire.peer_frames import (
@@ -120,6 +120,8 @@ class ArrivingStreams:
         on an earlier one may still be on its way, and the answer given here does not count it.
         """
         context, rights = self._context, self._strangers.rights
+        if head.heard > CONFIRMATION_ORDINAL_MAX:
+            raise ProtocolError(f"no queue manager has told of {head.heard} messages of one stream")
         if not self._strangers.callers.admits(session, head):
             return
         key = StreamKey(session.peer_id, head.stream)
@@ -153,6 +155,10 @@ class ArrivingStreams:
         self._sources.missing_queues.opened(session, head.stream)
         if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
             self._strangers.tell_of_own_loss(session, head.stream)
+        session.heard[head.stream] = max(head.heard, session.heard.get(head.stream, 0))
+        if context.state.incoming.knows(key):
+            # Nothing is kept of a stream that never carried a message.
+            self._sources.begin_above(session, key)
         _say_position(context, session, queue, head.stream)
         self._tell_on(session, key, newest)
 
@@ -185,6 +191,7 @@ class ArrivingStreams:
             arrival = Arrival(key, head, headers, body, begin, 0)
             try:
                 incoming.check_room(key)
+                self._sources.begin_above(session, key)
                 incarnation = note_source(context, session, incoming.incarnation(key))
                 arrival = arrival._replace(incarnation=incarnation)
                 if head.ahead:

@@ -87,6 +87,17 @@ class Sources:
         context.record(ConfirmationsTaken(key.source, key.stream, head.upto))
         self.tell(key)
 
+    def begin_above(self, session: Session, key: StreamKey) -> None:
+        """Tell what a source has not heard by ordinals that it does not know.
+
+        Where it has heard of ones that this store never gave, another store gave them: a later
+        state of this one, or that of another manager at this address. The source would skip what
+        is told by these ordinals anew, and count a message as delivered that did not enter.
+        """
+        heard = session.heard.pop(key.stream, 0)
+        if heard > self.context.state.outbox.last(key):
+            self.context.record(ConfirmationsTaken(key.source, key.stream, heard))
+
     def tell(self, key: StreamKey) -> None:
         """Tell a source what became of its messages; a bounded number ahead of what it took."""
         context = self.context

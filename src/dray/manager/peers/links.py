@@ -120,7 +120,8 @@ class Links:
             match effect:
                 case Open(question):
                     remote = queue.route.remote_queue
-                    head = OpenStream(queue.number, remote, question, *stream.heard)
+                    heard = self.context.state.heard.get(queue.number, 0)
+                    head = OpenStream(queue.number, remote, question, *stream.heard, heard)
                     self._say_proven(self._links.to(queue.route.peer), head)
                 case Transmit() | PassOver():
                     self._send(queue, effect)

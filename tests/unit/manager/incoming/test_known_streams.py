@@ -7,8 +7,10 @@ import pytest
 from dray.delivery.incoming import IncomingStreams, StreamKey
 from dray.errors import Misuse
 from dray.manager.events import CloseSession
+from dray.model.limits import CONFIRMATION_ORDINAL_MAX
 from dray.wire import peer_frames
 from dray.wire.head import Head
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
 SEQUENCE = 7
@@ -76,3 +78,18 @@ def test_a_checkpoint_brings_the_count_back(monkeypatch: pytest.MonkeyPatch) -> 
     again.check_room(StreamKey("a", 1))
     with pytest.raises(Misuse, match="delete outgoing queues"):
         again.check_room(StreamKey("a", 2))
+
+
+def test_a_stream_that_never_carried_a_message_leaves_nothing(small: ManagerDriver) -> None:
+    """However many confirmations its source says that it has heard."""
+    source = Passing(small, "b", 500)
+    source.source.say(peer_frames.OpenStream(1, "orders", heard=9))
+    assert look_into(small.manager).state.outbox.state() == []
+    assert source.pass_over(1) == []
+
+
+def test_ordinals_that_no_manager_tells_end_the_connection(small: ManagerDriver) -> None:
+    source = Passing(small, "b", 500)
+    most = CONFIRMATION_ORDINAL_MAX
+    assert not source.is_ended_by(peer_frames.OpenStream(1, "orders", heard=most))
+    assert source.is_ended_by(peer_frames.OpenStream(1, "orders", heard=most + 1))
