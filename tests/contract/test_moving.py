@@ -197,6 +197,19 @@ def test_a_move_is_refused_whole_for_a_hole_a_full_queue_or_one_of_the_system(fa
     assert len(in_queue(manager, "heavy")) == 1
 
 
+def test_a_move_of_nothing_is_refused_as_one_of_something_is(face, manager):
+    manager.create_queue("source")
+    with pytest.raises(dray.QueueNotFound, match="'missing'"):
+        manager.move("source", "missing")
+    with pytest.raises(dray.AccessDenied):
+        manager.move("source", DEAD)
+    with pytest.raises(dray.QueueNotFound, match="'missing'"):
+        manager.retry_dead_letters(to="missing")
+    manager.create_queue("target")
+    assert manager.move("source", "target") == 0
+    assert manager.retry_dead_letters(to="target") == 0
+
+
 @pytest.mark.parametrize("name", ["orders", ".\\private$\\orders"])
 def test_a_move_to_the_same_queue_is_refused_also_where_nothing_is_in_it(face, manager, name):
     manager.create_queue("orders")

@@ -298,8 +298,16 @@ def test_the_journal_of_a_queue_is_read_by_its_name(options, orders):
     assert labels(BatchReader(options(queue="journal:orders"))) == numbers(0, 3)
     assert labels(BatchReader(options(queue="journal:ord*"))) == numbers(0, 3)
     assert labels(BatchReader(options(queue="journal:"))) == []
-    with pytest.raises(dray.QueueNotFound, match="parcels;journal"):
-        BatchReader(options(queue="journal:parcels")).partitions()
+
+
+def test_a_journal_that_is_not_there_is_told_from_a_queue_that_is_not_there(options, manager):
+    manager.create_queue("parcels", exist_ok=True)
+    with pytest.raises(
+        dray.QueueNotFound, match=r"queue 'Parcels' at .* has no journal.*--journal"
+    ):
+        BatchReader(options(queue="journal:Parcels")).partitions()
+    with pytest.raises(dray.QueueNotFound, match="there is no queue 'nowhere' at"):
+        BatchReader(options(queue="journal:nowhere")).partitions()
 
 
 @pytest.mark.parametrize("url", ["dray://127.0.0.1:1", "dray+unix:///nowhere/dray.sock"])

@@ -27,7 +27,7 @@ from dray.client.awaited.opening import Opening
 from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount
 from dray.console.visitors import Visitor
 from dray.model.callers import Credential
-from dray.model.words import size_text, time_text
+from dray.model.words import counted, size_text, time_text
 
 FRAGMENT: Final = "Dray-Fragment"
 """The script sends this header: it wants a part of a page and not a whole one."""
@@ -225,6 +225,7 @@ def templates() -> Environment:
     found.filters |= {
         "size": size_text,
         "count": "{:,}".format,
+        "counted": counted,
         "moment": time_text,
         "ago": _ago,
         "capitalize_first": _capitalized,

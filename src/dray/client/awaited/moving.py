@@ -44,7 +44,10 @@ async def dead_letters_of(link: Link) -> list[QueuedMessage]:
 
 async def retry_letters(link: Link, ids: Iterable[str] | None, to: str | None) -> int:
     """Send dead letters again, each to its queue or all to one; return their number."""
-    own = str((await link.connection()).manager_id)
+    connection = await link.connection()
+    own = str(connection.manager_id)
+    if to is not None:
+        await connection.open_queue(to)
     letters = await _letters(link, ids)
     goals: dict[tuple[str, str], list[int]] = {}
     for each in letters:
@@ -96,9 +99,12 @@ def _destination(letter: QueuedMessage, own: str) -> str:
 
 
 async def _move(handle: QueueHandle, positions: Sequence[int], target: str | None) -> int:
-    """Move or drop messages, a bounded number in each transaction."""
+    """Move or drop messages, a bounded number in each transaction.
+
+    Without any, the queue manager is asked all the same: it refuses a target that is not there.
+    """
     done = 0
-    for first in range(0, len(positions), MOVED_AT_ONCE_MAX):
+    for first in range(0, max(1, len(positions)), MOVED_AT_ONCE_MAX):
         portion = positions[first : first + MOVED_AT_ONCE_MAX]
         connection = await handle.link.connection()
         number = await connection.numbers()

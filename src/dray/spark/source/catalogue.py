@@ -357,8 +357,23 @@ def _matching(wanted: str, queues: list[QueueInfo], url: str) -> list[str]:
         return fnmatch.filter(names, wanted)
     found = [name for name in names if name.casefold() == wanted.casefold()]
     if not found:
-        raise QueueNotFound(f"there is no queue {wanted!r} at {url}; create it", queue=wanted)
+        raise _not_found(wanted, kind, queues, url)
     return found
+
+
+def _not_found(wanted: str, kind: QueueKind, queues: list[QueueInfo], url: str) -> QueueNotFound:
+    """The refusal of a name that no queue has, or of the journal of a queue that keeps none."""
+    owner = wanted.removesuffix(";journal")
+    if kind is QueueKind.JOURNAL and any(
+        each.name.casefold() == owner.casefold() for each in queues
+    ):
+        return QueueNotFound(
+            f"queue {owner!r} at {url} has no journal; only a queue that was created with"
+            " journal=True (`dray queue create --journal`) keeps copies of received messages",
+            queue=wanted,
+        )
+    missing = owner if kind is QueueKind.JOURNAL else wanted
+    return QueueNotFound(f"there is no queue {missing!r} at {url}; create it", queue=missing)
 
 
 def _worth_a_task(pieces: Iterable[RangePiece]) -> Iterator[RangePiece]:
