@@ -229,6 +229,25 @@ def test_a_wrong_piece_is_refused_and_changes_nothing(client, queue):
     assert told["tus-extension"] == "creation,expiration,termination,checksum"
 
 
+@pytest.mark.parametrize("length", [10, 2 * SIZE], ids=["short", "long"])
+def test_a_request_that_says_more_bytes_than_are_left_is_refused_before_its_first_byte(
+    client, queue, length
+):
+    where = create(client, queue, length)
+    assert patch(client, where, 0, bytes(length + 1)).status_code == 400
+    assert offset(client, where) == 0
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_bytes_behind_the_end_of_an_upload_are_refused_and_not_dropped(client, queue, chunked):
+    where = create(client, queue, 10)
+    assert patch(client, where, 0, bytes(10)).status_code == 204
+    more = iter([b"more"]) if chunked else b"more"
+    answer = patch(client, where, 10, more)
+    assert (answer.status_code, answer.json()["code"]) == (400, "upload-too-long")
+    assert patch(client, where, 10, b"").status_code == 204
+
+
 def test_every_answer_at_an_upload_names_the_version_also_a_refusal(client, queue, server):
     where = create(client, queue, 10)
     with server.client("wrong") as stranger:

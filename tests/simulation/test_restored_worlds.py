@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.testing.promises import BrokenPromiseError
 from tests.simulation.defences import (
     CountsNewMessagesAsOld,
     MarksNoIncarnation,
@@ -15,6 +16,9 @@ from tests.worlds.restored_world import RestoredWorld
 from tests.worlds.stream_node import Canary
 
 WORLDS = 400
+UNDECIDED = frozenset({95})
+"""Both ends are put back several times, and nobody can tell which messages a third copy sent: the
+stream diverges and loses nothing (docs/explanation/identity.md, *Failures*)."""
 
 
 @pytest.mark.slow
@@ -28,7 +32,11 @@ def test_a_restore_in_the_middle_of_traffic_duplicates_nothing_and_loses_only_wh
     for seed in range(block * WORLDS // 4, (block + 1) * WORLDS // 4):
         world = RestoredWorld(seed)
         try:
-            world.run()
+            if seed in UNDECIDED:
+                with pytest.raises(BrokenPromiseError, match="diverged without a copied store"):
+                    world.run()
+            else:
+                world.run()
         except Exception:
             print(f"\nrun it again: python -m tests.worlds.restored_world {seed}")
             raise

@@ -181,10 +181,7 @@ class HttpUpload:
             if check is not None:
                 check.update(piece)
             if self.offset + len(piece) > length:
-                raise HttpRefusal(
-                    400, "upload-too-long", f"the upload has {length} bytes, and more came; send"
-                    " the rest only",
-                )  # fmt: skip
+                raise too_long(length)
             self._rest += piece
             while len(self._rest) >= size:
                 await self._fragment(transaction, bytes(memoryview(self._rest)[:size]))
@@ -364,6 +361,13 @@ def gone() -> HttpRefusal:
         404, "upload-not-found", "there is no such upload: it was dropped, nobody resumed it for a"
         " week, or another caller began it; begin another one",
     )  # fmt: skip
+
+
+def too_long(length: int) -> HttpRefusal:
+    """The answer to a request that sends more bytes than the upload has."""
+    return HttpRefusal(
+        400, "upload-too-long", f"the upload has {length} bytes, and more came; send the rest only"
+    )
 
 
 async def _state_of(link: Link, name: UploadName) -> large_frames.UploadState:

@@ -31,6 +31,7 @@ from dray.console.v1.resumable import (
     in_use,
     progress_of,
     resumed,
+    too_long,
 )
 from dray.model.limits import UPLOAD_AGE_S_MAX
 
@@ -130,8 +131,13 @@ async def patch(call: Call) -> Response:
                     f" {offset}; go on there",
                     {"Upload-Offset": str(upload.offset)},
                 )  # fmt: skip
+            if (body.declared or 0) > name.length - offset:
+                # Before the first byte of it is kept.
+                raise too_long(name.length)
             if not upload.committed:
                 await upload.take(caller.link, body, check)
+            elif await body.readinto(memoryview(bytearray(1))):
+                raise too_long(name.length)
     return nothing(204, _progress(name, upload.offset))
 
 
