@@ -146,6 +146,21 @@ def test_the_awaited_face_shows_a_token_too(files):
             asyncio.run(use(address, token))
 
 
+def test_the_doctor_speaks_to_a_caller_that_sees_one_queue_only(files):
+    token = create(files, "driver").strip()
+    with started("serve", "--config", files / "dray.toml") as process:
+        address = tcp(process)
+        with dray.connect(f"dray+unix://{files}/data/dray.sock") as owner:
+            owner.create_queue("orders", quota=100)
+            owner.create_queue("late").send(
+                b"dead", time_to_be_received=0.001, use_dead_letter_queue=True
+            )
+            until(owner.dead_letters)
+        with dray.connect(address, token=token) as driver:
+            assert driver.doctor() == []
+            assert driver.doctor("orders") == []
+
+
 def test_revoking_ends_live_sessions_and_nothing_of_theirs_goes_on(files):
     create(files, "other")
     with started("serve", "--config", files / "dray.toml") as process:

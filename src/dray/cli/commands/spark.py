@@ -100,6 +100,7 @@ def land(
 
     After a crash, run the same command again: it resumes, loses nothing and lands nothing twice.
     """
+    _require_spark()
     from dray.spark import BYTES_PER_BATCH, Until, find_java
     from dray.spark import land as land_with_spark
 
@@ -131,6 +132,7 @@ def compact(settings: Settings, directory: str, *, size: int | None) -> None:
 
     A landing and readers may work meanwhile. After a crash, run the same command again.
     """
+    _require_spark()
     from dray.spark import FILE_SIZE
     from dray.spark import compact as compact_table
 
@@ -173,6 +175,7 @@ def audit(
     journal:NAME, journal: or deadletter:, or dray://host:port/NAME. Nothing is taken from a queue.
     Exit status 0 means that every finding is explained, 42 that one is not.
     """
+    _require_spark()
     from dray.spark import audit as audit_with_spark
     from dray.spark import find_java
 
@@ -245,3 +248,15 @@ def _print(summary: LandingSummary) -> None:
         click.echo(f"unreadable  {printable(sentence)}")
     for sentence in summary.left:
         click.echo(f"left  {printable(sentence)}")
+
+
+def _require_spark() -> None:
+    """Raise `InvalidConfiguration`, with what to do, where the extra is not installed."""
+    try:
+        import dray.spark  # noqa: F401 - it needs the packages of the extra
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("dray"):
+            raise
+        raise InvalidConfiguration(
+            f"{error.name} is not installed; `pip install 'dray[spark]'` brings Spark"
+        ) from error

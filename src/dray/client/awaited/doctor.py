@@ -34,7 +34,7 @@ from dray.client.awaited.moving import dead_letters_of
 from dray.client.awaited.queue import Queue
 from dray.client.connections.address import CONNECT_TIMEOUT_S, Address
 from dray.client.connections.link import Link, QueueHandle
-from dray.errors import AccessDenied, ReceiveTimeout
+from dray.errors import AccessDenied, QueueNotFound, ReceiveTimeout
 from dray.model.classes import QueueKind
 from dray.model.finding import DoctorFinding
 from dray.model.limits import CERTIFICATE_WARNING_DAYS
@@ -292,7 +292,12 @@ async def _of_transactions(
 
 
 async def _of_dead_letters(link: Link, name: str | None) -> list[DoctorFinding]:
-    letters = [each for each in await dead_letters_of(link) if name in (None, each.destination)]
+    try:
+        found = await dead_letters_of(link)
+    except (AccessDenied, QueueNotFound):
+        # Only a caller that keeps dead letters may see them; for others their queues are not there.
+        return []
+    letters = [each for each in found if name in (None, each.destination)]
     if not letters:
         return []
     whose = "" if name is None else f" for {name}"
