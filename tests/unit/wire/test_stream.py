@@ -24,7 +24,7 @@ from dray.wire.frames import (
 from dray.wire.large_frames import Range
 from dray.wire.message_frames import Abort
 from dray.wire.queue_frames import OpenQueue
-from dray.wire.stream import READ_BYTES, FrameStream
+from dray.wire.stream import READ_BYTES, UNASKED_BYTES_MAX, FrameStream
 from tests.unit.wire.speech import encoded, heard, spoken
 
 
@@ -271,11 +271,26 @@ def test_what_is_held_is_what_was_asked_for():
         assert not granted
 
 
-def test_short_frames_ask_for_nothing():
+@pytest.mark.parametrize(
+    ("size", "is_asked"), [(4000, False), (UNASKED_BYTES_MAX, False), (UNASKED_BYTES_MAX + 1, True)]
+)
+def test_only_frames_longer_than_a_bound_ask_for_memory(size, is_asked):
     stream = FrameStream(grant=lambda _: False)
-    said = encoded(Range(), 1, bytes(4000))
+    said = encoded(Range(), 1, bytes(size))
     assert not fed(stream, said[:-1])
-    assert len(fed(stream, said[-1:])) == 1
+    assert bool(stream.waits_for) == is_asked
+    if not is_asked:
+        assert len(fed(stream, said[-1:])) == 1
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_only_heads_longer_than_a_bound_ask_for_memory(beyond):
+    text = UNASKED_BYTES_MAX - len(encoded(Failed("error", "x" * 3000))) + 3000 + beyond
+    said = encoded(Failed("error", "x" * text))
+    assert len(said) == UNASKED_BYTES_MAX + beyond
+    stream = FrameStream(grant=lambda _: False)
+    assert not fed(stream, said[:-1])
+    assert bool(stream.waits_for) == bool(beyond)
 
 
 def test_progress_says_how_much_is_there_of_the_frame_that_comes():

@@ -496,3 +496,19 @@ def test_a_transaction_settles_the_large_messages_that_begin_in_the_range(
     assert caller.call(message_frames.Settle(queue, upto, taking, 0, after)) == frames.Done(parts)
     caller.commit(taking, 0)
     assert listed() == left
+
+
+def test_a_receive_by_position_ends_before_a_held_message_and_goes_on_behind_it(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, *[1] * 5)
+    other.receive(queue, transaction=other.number_for(), select=selections.SelectAt(3))
+
+    def seen(after: int) -> list[int]:
+        select = selections.SelectRange(after)
+        found, _ = caller.what_is_in(queue, peek=True, select=select)
+        return [each.lookup_id for each in found]
+
+    assert [seen(after) for after in (0, 1, 2, 3, 4)] == [[1, 2], [2], [], [4, 5], [5]]
