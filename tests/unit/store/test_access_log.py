@@ -154,3 +154,12 @@ def test_an_access_log_whose_full_file_cannot_be_renamed_says_so_and_goes_on_lat
     log.append(LINES)
     log.close()
     assert verify_access_log(tmp_path)[1].intact
+
+
+def test_an_access_log_with_nothing_but_a_torn_line_begins_anew(tmp_path):
+    (tmp_path / ACCESS_NAME).write_bytes(b'{"number":1,"ti')
+    log = AccessLog(tmp_path)
+    log.append(LINES)
+    log.close()
+    assert verify_access_log(tmp_path)[1].intact
+    assert [entry.number for entry in read_access_log(tmp_path)] == [1]

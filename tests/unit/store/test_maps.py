@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
 
 import pytest
@@ -181,3 +182,10 @@ def test_what_is_placed_and_not_committed_is_in_the_map(disk):
     with pytest.raises(StoreFull) as raised:
         store.place(bytes(64 << 10))
     assert (raised.value.event, raised.value.file) == (2085, "p0000002.mq")
+
+
+def test_the_beginning_of_a_map_stays_as_it_is():
+    expected = b"DMAP", 1, 0, 9, BLOCK_BYTES, 1, 4 + 4 + 2
+    image = bytes(encode_map(9, {7: b"\x00\x80"}))
+    assert struct.unpack_from("<4sHHQIIQ", image) == expected
+    assert image[-2:] == b"\x00\x80"

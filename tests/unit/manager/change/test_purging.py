@@ -1,0 +1,53 @@
+"""How many messages leave a queue in one fact: as many as its bytes allow, and one in any case."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from dray.manager.change.purging import first_portion
+from dray.manager.disk import RoomLeft
+from dray.manager.entries import TAIL_BYTES
+from dray.manager.queue import KEPT_BYTES, POSITION_BYTES
+from dray.model.message import Message
+from tests.inspection import look_into
+from tests.unit.manager.conftest import ManagerDriver
+
+FORGOTTEN = POSITION_BYTES
+TO_JOURNAL = POSITION_BYTES + TAIL_BYTES
+TOLD = POSITION_BYTES + KEPT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("cost", "asked", "properties"),
+    [
+        (FORGOTTEN, {}, {}),
+        (TO_JOURNAL, {"to_journal": True}, {}),
+        (TOLD, {"always_told": True}, {}),
+        (TOLD, {}, {"use_dead_letter_queue": True}),
+        (TOLD + TAIL_BYTES, {"to_journal": True}, {"use_dead_letter_queue": True}),
+    ],
+    ids=["forgotten", "to a journal", "always told", "dead letters", "to both"],
+)
+def test_exactly_as_many_messages_leave_as_fit_one_fact_but_at_least_one(
+    driver: ManagerDriver,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    cost: int,
+    asked: dict[str, bool],
+    properties: dict[str, bool],
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"a", **properties)] * 6)
+    entries = look_into(driver.manager).state.queues.numbered(queue).index.everything()
+    context = SimpleNamespace(room=look_into(driver.manager).room)
+
+    def leaving(room: int) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(RoomLeft, "portion_bytes", property(lambda _: room))
+            return len(first_portion(context, entries, **asked))
+
+    rooms = (1, cost, 3 * cost - 1, 3 * cost, 6 * cost, 9 * cost)
+    assert [leaving(room) for room in rooms] == [1, 1, 2, 3, 6, 6]
