@@ -30,6 +30,8 @@ from benches.peer_clients import (
     artemis_send,
     nats_get,
     nats_put,
+    nats_receive,
+    nats_send,
     rabbitmq_receive,
     rabbitmq_send,
 )
@@ -381,6 +383,8 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         artemis_send,
         nats_put,
         nats_get,
+        nats_receive,
+        nats_send,
         rabbitmq_send,
         rabbitmq_receive,
         plain_send,

@@ -1,4 +1,4 @@
-"""One large file through Dray, NATS JetStream's Object Store and RabbitMQ, in the same rounds.
+"""One large file through Dray, NATS JetStream and RabbitMQ, in the same rounds.
 
 All on loopback, one client at a time, each in Python with its project's own client: from the file
 to the server's word that it has it, back into a synced file, and back into one that is not synced.
@@ -6,8 +6,9 @@ They do not promise the same:
 
     Dray                      on disk (fdatasync) before the answer; the digest of the whole
                               checked; a message leaves its queue when its file is there
-    NATS, as it comes         answers from the page cache, syncs within two minutes; SHA-256 checked
+    NATS, as it comes         answers from the page cache, syncs within two minutes
     NATS, sync always         on disk before each answer; only servers from 2.10 on know it
+    NATS, objects             its Object Store, which checks a SHA-256, on disk before each answer
     RabbitMQ                  a persistent message is confirmed once it was written and synced
                               (two fsyncs for each of 4 MB were seen); nothing is checked; each
                               leaves its queue before the file that it is in was synced
@@ -38,7 +39,7 @@ DOORS = {
     "Dray, Unix, SHA-256": (True, "sha256"),
 }
 """Whether by the Unix socket, and with which digest; None is the default."""
-PEERS = ("NATS, as it comes", "NATS, sync always", "RabbitMQ")
+PEERS = ("NATS, as it comes", "NATS, sync always", "NATS, objects", "RabbitMQ")
 BARS: dict[tuple[str, str, str], float] = {
     ("in", "Dray, Unix", ALONE): 0.9,
     ("out, synced", "Dray, Unix", ALONE): 0.9,
@@ -91,6 +92,8 @@ def _round(folder: Path, payload: Path) -> Iterator[tuple[str, Rates]]:
          lambda: _nats(nats(folder / "nats"), folder, payload)),
         ("NATS, sync always", nats_program(), "nats",
          lambda: _nats(nats(folder / "nats-always", SYNC_ALWAYS), folder, payload)),
+        ("NATS, objects", nats_program(), "nats",
+         lambda: _nats_objects(nats(folder / "nats-objects", SYNC_ALWAYS), folder, payload)),
         ("RabbitMQ", "rabbitmq-server", "pika",
          lambda: _rabbitmq(folder / "rabbitmq", folder, payload)),
     ]  # fmt: skip
@@ -122,6 +125,15 @@ def _dray(folder: Path, payload: Path, *, unix: bool, digest: str | None) -> Rat
 
 
 def _nats(server: AbstractContextManager[str], folder: Path, payload: Path) -> Rates:
+    out, size = folder / "nats-out", payload.stat().st_size
+    with server as url:
+        sent = client("nats_send", url=url, path=str(payload))
+        got = client("nats_receive", url=url, to=str(out), size=size)
+    _check_size(payload, out)
+    return _rates(payload, sent["seconds"], got["seconds"], got["unsynced"])
+
+
+def _nats_objects(server: AbstractContextManager[str], folder: Path, payload: Path) -> Rates:
     out = folder / "nats-out"
     with server as url:
         put = client("nats_put", url=url, path=str(payload))

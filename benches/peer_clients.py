@@ -1,9 +1,10 @@
 """What the peers' own Python clients do with one file, timed like `benches.clients`.
 
-NATS: the Object Store of JetStream, file storage, in pieces of its own choosing. RabbitMQ:
-persistent messages of 4 MB into a durable queue, each confirmed before the next is sent; received
-with manual acknowledgments. Whatever is received goes into a file that is synced before the clock
-stops, as with Dray.
+NATS, in two ways, both in file storage: the Object Store of JetStream, in pieces of its own
+choosing, and messages of 1 MB, the most that its server takes by default, through a stream that is
+a work queue. 32 of them are on their way at a time, and each is acknowledged. RabbitMQ: persistent
+messages of 4 MB into a durable queue, each confirmed before the next is sent; received with manual
+acknowledgments. Each receiver syncs its file before the clock stops, as with Dray.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from typing import TYPE_CHECKING
 from benches.stomp import Stomp
 
 if TYPE_CHECKING:
+    from nats.js import JetStreamContext
     from nats.js.object_store import ObjectStore
 
 BUCKET = "bench"
+NATS_QUEUE = "work"
+NATS_MESSAGE_BYTES = 1_000_000
+NATS_ON_THEIR_WAY = 32
 MESSAGE_BYTES = 4_000_000
 OPERATION_WITHIN_S = 600.0
 
@@ -50,20 +55,82 @@ def nats_get(url: str, to: str) -> dict[str, float]:
         return asyncio.run(_with_store(url, get)) | {"unsynced": unsynced}
 
 
+def nats_send(url: str, path: str) -> dict[str, float]:
+    """Send a file as messages of 1 MB into a stream; all are acknowledged when the clock stops."""
+    with Path(path).open("rb") as file:
+
+        async def send(stream: JetStreamContext) -> None:
+            while piece := file.read(NATS_MESSAGE_BYTES):
+                await stream.publish_async(NATS_QUEUE, piece, wait_stall=OPERATION_WITHIN_S)
+            await stream.publish_async_completed()
+
+        return asyncio.run(_with_stream(url, send))
+
+
+def nats_receive(url: str, to: str, size: int) -> dict[str, float]:
+    """Receive them into a file and acknowledge each; the figures are those of `nats_get`."""
+    unsynced = 0.0
+    with Path(to).open("wb") as file:
+
+        async def receive(stream: JetStreamContext) -> None:
+            nonlocal unsynced
+            taken = await stream.pull_subscribe(NATS_QUEUE, durable="receiver")
+            began, left = time.perf_counter(), size
+            while left > 0:
+                for message in await taken.fetch(NATS_ON_THEIR_WAY, OPERATION_WITHIN_S):
+                    file.write(message.data)
+                    left -= len(message.data)
+                    await message.ack()
+            file.flush()
+            unsynced = time.perf_counter() - began
+            os.fsync(file.fileno())
+
+        return asyncio.run(_with_stream(url, receive)) | {"unsynced": unsynced}
+
+
+async def _with_stream(
+    url: str, work: Callable[[JetStreamContext], Awaitable[object]]
+) -> dict[str, float]:
+    from nats.js.api import RetentionPolicy
+
+    async def with_stream(stream: JetStreamContext) -> float:
+        await stream.add_stream(
+            name=NATS_QUEUE, subjects=[NATS_QUEUE], retention=RetentionPolicy.WORK_QUEUE
+        )
+        return await _seconds(work(stream))
+
+    return await _connected(url, with_stream)
+
+
 async def _with_store(
     url: str, work: Callable[[ObjectStore], Awaitable[object]]
+) -> dict[str, float]:
+    async def with_store(stream: JetStreamContext) -> float:
+        store = await stream.create_object_store(BUCKET)
+        return await _seconds(work(store))
+
+    return await _connected(url, with_store)
+
+
+async def _connected(
+    url: str, work: Callable[[JetStreamContext], Awaitable[float]]
 ) -> dict[str, float]:
     import nats
 
     connection = await nats.connect(url)
     try:
-        stream = connection.jetstream(timeout=OPERATION_WITHIN_S)
-        store = await stream.create_object_store(BUCKET)
-        began = time.perf_counter()
-        await work(store)
-        return {"seconds": time.perf_counter() - began}
+        stream = connection.jetstream(
+            timeout=OPERATION_WITHIN_S, publish_async_max_pending=NATS_ON_THEIR_WAY
+        )
+        return {"seconds": await work(stream)}
     finally:
         await connection.close()
+
+
+async def _seconds(work: Awaitable[object]) -> float:
+    began = time.perf_counter()
+    await work
+    return time.perf_counter() - began
 
 
 def rabbitmq_send(port: int, path: str) -> dict[str, float]:
