@@ -6,9 +6,10 @@ import pytest
 
 from dray.errors import ReceiveTimeout, TransactionAborted
 from dray.manager import turn
+from dray.manager.disk import RoomLeft
 from dray.manager.entries import Staged, pack_tail
 from dray.manager.facts import Committed
-from dray.manager.queue import cost_of_sending
+from dray.manager.queue import POSITION_BYTES, REJECTED_BYTES, cost_of_sending
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.wire import message_frames, queue_frames, selections
@@ -357,3 +358,25 @@ def test_of_a_frame_no_more_enters_than_its_source_can_be_told_of_in_one_fact(tm
     for _ in range(2 * BATCH):
         net.advance(0.0)
     assert waiting(net["a"].session(), "acks") == 2 * BATCH
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_transaction_rejects_as_many_messages_as_its_fact_can_tell_of(
+    driver, monkeypatch, beyond
+):
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"a")] * 4)
+    room = 4 * POSITION_BYTES + 3 * REJECTED_BYTES - beyond
+    monkeypatch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: room))
+    transaction = caller.number_for()
+    caller.receive(queue, transaction=transaction)
+    for position in (1, 2):
+        caller.call(message_frames.Reject(queue, position, transaction))
+    if beyond:
+        with pytest.raises(TransactionAborted, match="what the log has to keep of them"):
+            caller.call(message_frames.Reject(queue, 3, transaction))
+    else:
+        caller.call(message_frames.Reject(queue, 3, transaction))
+        caller.commit(transaction, 0)
+    assert waiting(caller, "orders") == 4 * beyond

@@ -425,3 +425,16 @@ def test_two_messages_do_not_share_a_piece(rig: Rig) -> None:
     (refusal,) = rig.say(peer_frames.Data(5, 1, 0, pair, ahead=True))
     assert isinstance(refusal, peer_frames.StreamRefused)
     assert look_into(rig.driver.manager).state.incoming.position((rig.id, 5)).number == 0
+
+
+def test_a_piece_is_given_up_when_its_message_comes_with_its_record(rig: Rig) -> None:
+    record = rig.record()
+    rig.ahead(1, record)
+    rig.ahead(2, record)
+    one = look_into(rig.driver.manager).ahead(rig.id)[0] // 2
+    envelope = message_frames.Envelope(
+        1, len(record), crc32c.crc32c(record), 3, 0, 0, 0, 0, 0, 0, 1, 1
+    )
+    rig.say(peer_frames.Data(5, 1 << 32, 0, [envelope]), record)
+    assert look_into(rig.driver.manager).state.incoming.position((rig.id, 5)).number == 1
+    assert look_into(rig.driver.manager).ahead(rig.id) == (one, 1)
