@@ -35,7 +35,8 @@ _NO_VALUES = (ast.Slice, ast.Starred)
 """They stand inside of an expression and are none."""
 _PURE_CALLS = frozenset(
     {
-        *("abs", "all", "any", "bool", "bytes", "divmod", "frozenset", "get", "int", "isinstance"),
+        *("abs", "all", "any", "bool", "bytes", "divmod", "frozenset", "get", "int"),
+        *("from_bytes", "isinstance", "to_bytes"),
         *("len", "list", "max", "min", "range", "set", "sorted", "str", "sum", "tuple"),
     }
 )

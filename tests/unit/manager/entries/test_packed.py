@@ -6,7 +6,13 @@ from random import Random
 
 import pytest
 
-from dray.manager.entries.entry import is_express_entry, unpack, with_abort, with_key
+from dray.manager.entries.entry import (
+    is_express_entry,
+    lookup_id_of,
+    unpack,
+    with_abort,
+    with_key,
+)
 from dray.manager.entries.packed import (
     any_asks_in,
     any_came_back_in,
@@ -88,3 +94,10 @@ def test_a_record_alone_is_packed_as_a_group_of_one(transaction):
 def plain(rng: Random) -> Staged:
     priority, copies = rng.randrange(8), rng.randrange(8)
     return Staged(Extent(1, 2, 3), 4, 5, 0, priority, 6, rng.randrange(2), copies)
+
+
+@pytest.mark.parametrize("position", [1, 255, 256, 1 << 32, 1 << 56, (1 << 64) - 2])
+def test_a_position_of_any_length_comes_back(position):
+    tails = [tail(Random(position)) for _ in range(2)]
+    assert lookup_id_of(with_key(tails[0], position)) == position
+    assert list(positions_in(with_keys(b"".join(tails), position))) == [position, position + 1]
