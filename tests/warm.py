@@ -175,6 +175,7 @@ def load() -> None:
     package = importlib.import_module("dray.cli")
     names = [each.name for each in pkgutil.walk_packages(package.__path__, "dray.cli.")]
     names += ["dray.client.blocking.manager", "dray.client.blocking.queue", "dray.daemon.process"]
+    names += ["dray.console.program"]
     for name in names:
         if not name.endswith(".__main__"):
             importlib.import_module(name)
