@@ -13,6 +13,12 @@ import pytest
 
 import dray
 from tests.spark.class_archive import archive_settings
+from tests.spark.preloaded import Preloaded
+
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +42,14 @@ def set_variables(patch, variables):
 
 
 @pytest.fixture(scope="session")
-def spark(class_archive):
+def preloaded(tmp_path_factory):
+    """The process that forks Spark's Pythons."""
+    with Preloaded(tmp_path_factory.mktemp("preloaded")) as forks:
+        yield forks
+
+
+@pytest.fixture(scope="session")
+def spark(class_archive, preloaded):
     """The session, and sources of our own that its workers can load."""
     from pyspark import cloudpickle
 
@@ -49,8 +62,22 @@ def spark(class_archive):
         with pytest.MonkeyPatch.context() as patch:
             set_variables(patch, class_archive)
             session = stack.enter_context(spark_session(name="dray tests"))
+        session.sparkContext.pythonExec = str(preloaded.python)
         session.dataSource.register(local_queue.LocalSource)
         yield session
+
+
+@pytest.fixture
+def interpreted(spark):
+    """Spark interprets the expressions of queries: their few rows repay no code.
+
+    In other tests it writes and compiles Java code for them, as it does for users.
+    """
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
+    yield
+    for name in INTERPRETED:
+        spark.conf.unset(name)
 
 
 class Daemon:

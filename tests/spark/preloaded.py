@@ -57,6 +57,7 @@ class Preloaded:
 
     def __init__(self, directory: Path) -> None:
         """Start it in an empty directory, and wait until it has loaded."""
+        self.python = directory / "python"
         self._socket = str(directory / "socket")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.preloaded", str(directory)], cwd=HOUSE,

@@ -93,6 +93,7 @@ def test_what_landed_whole_is_clean(spark, url, landed, tmp_path):
     assert sum(pq.read_table(tmp_path / "audit" / "hours.parquet")["messages"].to_pylist()) == 9
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_a_landed_row_that_was_removed_is_a_gap_and_a_torn_transaction(spark, landed):
     rows = pq.read_table(landed / "table").to_pylist()
     (gone,) = (row for row in rows if row["label"] == "4.bin")
@@ -112,6 +113,7 @@ def test_a_landed_row_that_was_removed_is_a_gap_and_a_torn_transaction(spark, la
     assert found["transaction"][0]["transaction_id"] == gone["transaction_id"]
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_a_torn_transaction_is_told_over_all_commits(spark, landed):
     rewrite(landed, lambda rows: without(rows, "8.bin"))
 
@@ -122,6 +124,7 @@ def test_a_torn_transaction_is_told_over_all_commits(spark, landed):
     assert found["transaction"][0]["detail"].startswith("2 of 3 messages landed")
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_transaction_of_large_and_small_messages_is_counted_whole(spark, landed, missing):
     def change(rows):
@@ -142,6 +145,7 @@ def test_a_transaction_of_large_and_small_messages_is_counted_whole(spark, lande
     assert sorted(found) == (["transaction"] if missing else [])
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_a_flipped_byte_of_a_payload_file_is_found(spark, landed):
     (path,) = (landed / "payload").glob("*3.bin")
     with path.open("r+b") as file:
@@ -161,6 +165,7 @@ def test_a_flipped_byte_of_a_payload_file_is_found(spark, landed):
     assert any(f"{missing.name} cannot be read" in each for each in details)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_a_row_that_is_there_twice_is_a_duplicate(spark, landed):
     rewrite(landed, lambda rows: pa.concat_tables([rows, rows.slice(2, 1)]))
 
@@ -169,6 +174,7 @@ def test_a_row_that_is_there_twice_is_a_duplicate(spark, landed):
     assert duplicate["detail"] == "it has 2 rows"
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_two_rows_at_one_position_and_rows_out_of_order_are_found(spark, landed):
     def swap(rows):
         """Give the second message the place of the first, and the first that of the second."""

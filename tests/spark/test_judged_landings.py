@@ -16,7 +16,7 @@ from dray.spark.landing.puller import ManagerPuller
 from dray.spark.landing.settler import ManagerSettler
 from tests.spark.judged import JudgedQueue
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
 
 @pytest.fixture

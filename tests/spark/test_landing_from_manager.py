@@ -25,7 +25,7 @@ from tests.integration.commands import until
 from tests.spark.judge import rows_in_order
 from tests.spark.judged import judge_bodies
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
 DRIVER = Path(__file__).with_name("land_and_die.py")
 

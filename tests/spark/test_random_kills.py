@@ -18,7 +18,6 @@ import pytest
 from dray.spark import find_java
 from dray.spark.failure import WORKER_TOO_SLOW
 from tests.spark.judged import JudgedQueue
-from tests.spark.preloaded import Preloaded
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -183,13 +182,6 @@ def notes_a_port(path):
 def unlike(name, found, wanted):
     if found != wanted:
         yield f"{name}: without {wanted - found}, and besides {found - wanted}"
-
-
-@pytest.fixture
-def preloaded(tmp_path):
-    (tmp_path / "preloaded").mkdir()
-    with Preloaded(tmp_path / "preloaded") as forks:
-        yield forks
 
 
 @pytest.fixture

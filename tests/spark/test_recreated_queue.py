@@ -17,7 +17,7 @@ from dray.spark.landing.settler import ManagerSettler
 from dray.spark.landing.table import LandedTable
 from tests.spark.judge import rows_in_order
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
 
 def send(queue, count):

@@ -13,7 +13,7 @@ from dray.spark import land, settling
 from tests.spark.judge import rows_in_order
 from tests.spark.judged import JudgedQueue
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
 
 @pytest.fixture
