@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.spark.judged import JudgedQueue
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KILLS_A_VERDICT, STARTS = 25, 20
+JAVA_ENDS_WITHIN_S = 200.0
 PORT_BYTES_MAX = 200
 PORTION = 50
 """Kills of a test in torture: one that is cut short leaves the verdicts of the others."""
@@ -130,6 +132,7 @@ class Pipeline:
 
     def run_to_end(self, part):
         """Let a driver do all that is there, and see how long it takes."""
+        self.wait_for_javas()
         for _ in range(STARTS):
             with self.driver(part) as driver:
                 times = [time.monotonic()]
@@ -144,6 +147,16 @@ class Pipeline:
         parts = ["start", part] if part == "work" else [part]
         for name, began, ended in zip(parts, times, times[1:], strict=False):
             self.takes[name] = min(self.takes[name], ended - began)
+
+    def wait_for_javas(self):
+        """Wait until the Javas of killed drivers have missed them.
+
+        One that still works would write into a directory while the next session removes it.
+        """
+        until = time.monotonic() + JAVA_ENDS_WITHIN_S
+        while alive := list(processes_with("TMPDIR", self.directory / "tmp")):
+            assert time.monotonic() < until, f"{alive} outlive their drivers"
+            time.sleep(0.1)
 
     def judge(self):
         """All that is wrong."""
@@ -167,6 +180,16 @@ class Pipeline:
 
     def bodies(self, queue):
         return Counter(bytes(message.body).decode() for message in queue.messages())
+
+
+def processes_with(name, value):
+    """The ids of the processes that were started with a variable in their environment."""
+    for each in Path("/proc").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if each.name.isdecimal() and f"{name}={value}" in (
+                (each / "environ").read_bytes().decode(errors="replace").split("\0")
+            ):
+                yield int(each.name)
 
 
 def notes_a_port(path):

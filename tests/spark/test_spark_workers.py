@@ -55,7 +55,10 @@ def told_by_two_workers(spark, folder):
 
 @pytest.fixture(scope="module")
 def workers(spark, tmp_path_factory):
-    return told_by_two_workers(spark, str(tmp_path_factory.mktemp("workers")))
+    with pytest.MonkeyPatch.context() as patch:
+        # The session of the tests has another program start Python, with more imports.
+        patch.setattr(spark.sparkContext, "pythonExec", sys.executable)
+        return told_by_two_workers(spark, str(tmp_path_factory.mktemp("workers")))
 
 
 def test_a_worker_begins_with_pandas_arrow_and_dray_imported(workers):
