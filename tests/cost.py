@@ -42,12 +42,16 @@ class Costs:
             lines += 1
             return line
 
-        before = sys.gettrace()
+        before, collects = sys.gettrace(), gc.isenabled()
+        # A collection would run the finalizers of what others have left.
+        gc.disable()
         sys.settrace(line)
         try:
             return act()
         finally:
             sys.settrace(before)
+            if collects:
+                gc.enable()
             self._took(name, lines)
 
     def _took(self, name: str, lines: int) -> None:
