@@ -161,6 +161,21 @@ def test_every_kind_of_warning_stands_on_the_page_of_configuration():
     assert sorted(shown) == sorted(NoticeKind)
 
 
+def test_the_page_of_all_pages_has_each_one_under_its_own_title():
+    docs = HOUSE / "docs"
+    listed = dict(
+        re.findall(
+            r"^\| \[([^]]+)\]\(([^)]+\.md)\)", (docs / "README.md").read_text(), re.MULTILINE
+        )
+    )
+    kept = {"decisions", "measurements"}  # these have pages of their own that list them
+    pages = {path for path in docs.rglob("*.md") if path.parent.name not in kept}
+    assert {docs / target for target in listed.values()} >= pages - {docs / "README.md"}
+    for title, target in listed.items():
+        heading = (docs / target).read_text().partition("\n")[0].removeprefix("# ")
+        assert heading.startswith(title) or target.startswith("../"), f"{target} is {heading!r}"
+
+
 def test_no_word_stands_twice_in_the_glossary_and_all_stand_in_order():
     table = (HOUSE / "docs/glossary.md").read_text()
     rows = [row.split(", ") for row in re.findall(r"^\| (\w[^|]+?) \|", table, re.MULTILINE)][1:]
