@@ -16,12 +16,11 @@ from dray.store.audit import AUDIT_NAME
 from dray.store.decisions import LogState, Pair
 from dray.store.disk import LOCK_NAME
 from dray.store.log.checkpoint import PAIRS, CheckpointState
-from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name, is_unfinished
+from dray.store.lqs import FOLDER, NotAFileOfOursError, QueueFiles, file_name, is_unfinished
 from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verify_audit
 from dray.store.reading import ReadOnlyDisk
 from dray.store.recovery.survey import Sight, look
 
-_QUEUE_FILE_BYTES_MAX: Final = 64 << 10
 _LEFT_TO_THE_LOG: Final = {Pair.NONE, Pair.TORN}
 _MOVED_ASIDE: Final = "a start moves it to quarantine"
 
@@ -162,14 +161,8 @@ def _check_queue_file(
         else:
             report.note(name, "it is missing; a start writes it anew", queue.name)
         return
-    file = offline.disk.open(name)
     try:
-        image = bytearray(min(file.size(), _QUEUE_FILE_BYTES_MAX))
-        file.read_into(memoryview(image), 0)
-    finally:
-        file.close()
-    try:
-        found = decode(bytes(image))
+        found = QueueFiles(offline.disk).read(name.removeprefix(f"{FOLDER}/"))
         changed = changed_in_file(found.description, queue)
         if not found.signed:
             check_editable(queue, changed, found.description)

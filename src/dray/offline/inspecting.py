@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -57,8 +58,7 @@ def look_at_log(path: str | Path, most: int) -> list[GroupSeen]:
     """The last `most` groups that the log still holds."""
     with Offline(path) as offline:
         state = offline.load()
-        log = offline.disk.open(LOG_NAME)
-        try:
+        with closing(offline.disk.open(LOG_NAME)) as log:
             reader = LogReader(log, offline.capacity)
             groups: list[GroupSeen] = []
             lsn = offline.oldest.lsn
@@ -82,8 +82,6 @@ def look_at_log(path: str | Path, most: int) -> list[GroupSeen]:
                 del groups[:-most]
                 lsn = group.end
             return groups
-        finally:
-            log.close()
 
 
 def look_at_heap(path: str | Path, name: str) -> list[RecordSeen]:

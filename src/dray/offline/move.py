@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -224,8 +225,7 @@ def _tell(move: StoreMove, progress: Progress) -> None:
         manifest = read_manifest(move.target)
     except ValueError:
         manifest = None
-    audit = AuditLog(move.target)
-    try:
+    with closing(AuditLog(move.target)) as audit:
         known = manifest is not None and audit.head == (
             manifest.audit_entries,
             manifest.audit_digest,
@@ -245,8 +245,6 @@ def _tell(move: StoreMove, progress: Progress) -> None:
         if known or not manifest.audit_entries:
             manifest.audit_entries, manifest.audit_digest = audit.head
         write_manifest(move.target, manifest)
-    finally:
-        audit.close()
 
 
 def _end(move: StoreMove, name: str, progress: Progress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
@@ -59,15 +60,12 @@ class Offline:
                 " there first"
             )
             raise StoreError(sentence, directory=str(self.disk.path))
-        log = self.disk.open(LOG_NAME)
-        try:
+        with closing(self.disk.open(LOG_NAME)) as log:
             run = Replay(self.disk, found, log, found.capacity)
             self.chain = run.run(self._rebuild)
             for extent, image in run.lacking():
                 self.heap.lay_over(extent, image)
             self.log_breaks_at = _break_before(run.mark, found, LogReader(log, found.capacity))
-        finally:
-            log.close()
         try:
             run.check_heap()
         except StoreCorrupt as error:
@@ -111,12 +109,9 @@ class Offline:
 
     def _began_by_restore(self, capacity: int) -> bool:
         """Whether the log's first fact tells of a state that only checkpoints have."""
-        log = self.disk.open(LOG_NAME)
-        try:
+        with closing(self.disk.open(LOG_NAME)) as log:
             reader = LogReader(log, capacity)
             first = next(reader.facts(reader.chain(0, 0, 0), 0), None)
-        finally:
-            log.close()
         return first is not None and isinstance(decode_fact(first), Restored)
 
     def _rebuild(self, history: History) -> Iterable[tuple[Extent, int]]:

@@ -9,6 +9,7 @@ checkpoint; the story then begins with the place of the message.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -47,12 +48,9 @@ def tell_story(path: str | Path, message_id: str) -> Story:
     source, number = split_id(message_id)
     with Offline(path) as offline:
         offline.load()
-        log = offline.disk.open(LOG_NAME)
-        try:
+        with closing(offline.disk.open(LOG_NAME)) as log:
             teller = _Teller(offline, source, number)
             happened = list(teller.follow(LogReader(log, offline.capacity)))
-        finally:
-            log.close()
         now = [seen for seen, _ in records(offline) if seen.message_id == message_id]
         return Story(message_id=message_id, happened=happened, now=now)
 

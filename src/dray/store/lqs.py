@@ -30,6 +30,7 @@ from __future__ import annotations
 import configparser
 import re
 import threading
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -330,13 +331,10 @@ class QueueFiles:
 
     def _write_new(self, name: str, image: bytes) -> str:
         new = f"{FOLDER}/{name}{_NEW}"
-        file = self._disk.open(new)
-        try:
+        with closing(self._disk.open(new)) as file:
             file.truncate(0)
             file.write(image, 0)
             file.sync()
-        finally:
-            file.close()
         return new
 
     # ------------------------------------------------------------------------------ at start
@@ -366,12 +364,9 @@ class QueueFiles:
         Raises `NotAFileOfOursError` if it cannot be read.
         """
         try:
-            file = self._disk.open(f"{FOLDER}/{name}")
-            try:
+            with closing(self._disk.open(f"{FOLDER}/{name}")) as file:
                 image = bytearray(min(file.size(), FILE_BYTES_MAX + 1))
                 file.read_into(memoryview(image), 0)
-            finally:
-                file.close()
         except StoreError as error:
             raise NotAFileOfOursError(f"it cannot be read ({error})") from error
         return bytes(image)

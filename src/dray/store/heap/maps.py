@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -95,11 +96,8 @@ def read_map(disk: Disk, generation: int) -> FoundMap:
     name = map_name(generation)
     if not disk.exists(name):
         return FoundMap(name, None)
-    file = disk.open(name)
-    try:
+    with closing(disk.open(name)) as file:
         return FoundMap(name, _decode(file, generation))
-    finally:
-        file.close()
 
 
 def compare(

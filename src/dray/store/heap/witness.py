@@ -16,6 +16,7 @@ what was durable before it was written.
 from __future__ import annotations
 
 import struct
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -56,12 +57,9 @@ def read_end(disk: Disk) -> NotedEnd:
 def forget_end(disk: Disk, name: str) -> None:
     """Durably take back what a file says of a former store. Raises StoreFull, StorePoisoned."""
     if disk.exists(name) and _end_in(disk, name):
-        file = disk.open(name)
-        try:
+        with closing(disk.open(name)) as file:
             file.write(bytes(_END.size), END_AT)
             file.sync()
-        finally:
-            file.close()
 
 
 def _end_in(disk: Disk, name: str) -> int:

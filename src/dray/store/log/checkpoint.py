@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from contextlib import closing
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -149,8 +150,7 @@ def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
     """
     if not disk.exists(name):
         return CheckpointState.ABSENT, None
-    file = disk.open(name)
-    try:
+    with closing(disk.open(name)) as file:
         header = bytearray(SECTOR_BYTES)
         file.read_into(memoryview(header), 0)
         born = birth_mark(name)
@@ -159,28 +159,20 @@ def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
         if born.startswith(header.rstrip(b"\0")):
             return CheckpointState.ABSENT, None
         mark = _valid_mark(file, header)
-    finally:
-        file.close()
     return (CheckpointState.DAMAGED if mark is None else CheckpointState.VALID), mark
 
 
 def is_cut(disk: Disk, name: str, mark: Mark | None) -> bool:
     """Whether a file of the pair is shorter than it was made, or than its header says."""
-    file = disk.open(name)
-    try:
+    with closing(disk.open(name)) as file:
         return file.size() < max(CHECKPOINT_BYTES, mark.size if mark is not None else 0)
-    finally:
-        file.close()
 
 
 def read_snapshot(disk: Disk, mark: Mark) -> bytes:
     """The snapshot of a checkpoint that was examined before."""
-    file = disk.open(mark.name)
-    try:
+    with closing(disk.open(mark.name)) as file:
         snapshot = bytearray(mark.length)
         file.read_into(memoryview(snapshot), SECTOR_BYTES)
-    finally:
-        file.close()
     return bytes(snapshot)
 
 

@@ -7,6 +7,7 @@ byte"): what recovery relied on is made durable, then the opening group says tha
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import groupby
 
 from dray.store.decisions import LOG_NAME, Act
@@ -84,12 +85,9 @@ class StoreOpening:
     def _put_back(self, replay: Replay) -> None:
         """Write the bytes that only the log has to where they belong."""
         for number, lacking in groupby(replay.lacking(), key=lambda each: each[0].file):
-            file = self._disk.open(file_name(number))
-            try:
+            with closing(self._disk.open(file_name(number))) as file:
                 for extent, image in lacking:
                     file.write(image, extent.offset)
-            finally:
-                file.close()
 
     def _make_durable(self, log: Log, chain: Chain) -> None:
         # After a kill the newest groups may be in the page cache only; nothing may be built on

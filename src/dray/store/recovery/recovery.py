@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -353,11 +354,8 @@ class Replay:
     def _size_of(self, number: int) -> int | None:
         if number not in self._found.heap_files:
             return None
-        file = self._disk.open(file_name(number))
-        try:
+        with closing(self._disk.open(file_name(number))) as file:
             return file.size()
-        finally:
-            file.close()
 
     def _misfits(self, to_verify: list[tuple[Extent, int]], chain: Chain) -> list[Extent]:
         """The live extents of the newest groups that fail their check, in the heap and the log."""

@@ -6,6 +6,7 @@ together is put to the table in `decisions`, which starts the store or refuses (
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from dray.store.decisions import (
@@ -187,8 +188,7 @@ def _check_places(disk: Disk) -> None:
 def _look_at_log(disk: Disk, capacity: int) -> LogSight:
     if not disk.exists(LOG_NAME):
         return LogSight(LogState.ABSENT)
-    file = disk.open(LOG_NAME)
-    try:
+    with closing(disk.open(LOG_NAME)) as file:
         size = file.size()
         capacity = capacity or _capacity_at_origin(file) or size
         reader = LogReader(file, capacity)
@@ -196,8 +196,6 @@ def _look_at_log(disk: Disk, capacity: int) -> LogSight:
         if not capacity or reader.is_blank():
             return LogSight(LogState.BLANK, capacity, short)
         return LogSight(LogState.ORIGIN if reader.group_at(0) else LogState.LATER, capacity, short)
-    finally:
-        file.close()
 
 
 def _capacity_at_origin(file: File) -> int:
