@@ -1,4 +1,7 @@
-"""The checkpoints of an open store: when one is due, which one is under way, what is written."""
+"""The checkpoints of an open store: when one is due, which one is under way, what is written.
+
+When the next one is due, and how large it may be, is counted in bytes of the log.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ from collections.abc import Iterable
 
 from dray.errors import StoreFull
 from dray.store.heap.heap import Heap
-from dray.store.limits import CHECKPOINT_SHORT_BYTES
+from dray.store.limits import (
+    CHECKPOINT_SHORT_BYTES,
+    LOG_CHECKPOINT_SHARE,
+    LOG_RETRY_SHARE,
+    STATE_BESIDE_BYTES,
+    STATE_PER_FACTS,
+)
 from dray.store.log.checkpoint import Mark, Snapshots
 from dray.store.log.group import DirtyRange
 from dray.store.log.qmlog import Log
-from dray.store.log.schedule import CheckpointSchedule
 from dray.store.recovery.pairs import Pairs
 from dray.store.syncing import Checkpoint, Draft, LiveMap, Sync
 
@@ -19,14 +27,18 @@ class StoreCheckpoints:
     """One at a time is under way; it may be written in any thread."""
 
     def __init__(self, pairs: Pairs, heap: Heap, log: Log, *, wanted: bool) -> None:
-        """Begin behind the newest checkpoint; `wanted` makes the next one due now."""
+        """Begin behind the newest checkpoint; `wanted` makes the next one due now.
+
+        It is wanted while a checkpoint may be the only one of its pair, or the last is not whole.
+        """
         self._pairs = pairs
         self._heap = heap
         self._log = log
-        self._schedule = CheckpointSchedule()
-        self._schedule.opened(pairs.newest.lsn, log, wanted=wanted)
+        # The part of the log's `stated_bytes` in the newest checkpoint and in the one under way.
+        # At first no less than the facts that were followed beyond the newest.
+        self._stated_in_newest, self._stated_in_next = pairs.newest.lsn - log.head, 0
         self._under_way: Checkpoint | None = None
-        self.due_at = 0
+        self.due_at = 0 if wanted else self._after_newest()
         """The next one is due when the log's `head` has come here."""
         self.has_room_until = 0
         """While the log's `stated_bytes` are no more, the next one has its room."""
@@ -52,7 +64,9 @@ class StoreCheckpoints:
 
         Empty heap files give their room to it, as many as it takes: no message needs it more.
         """
-        length = self._pairs.newest.length + self._schedule.growth(self._log, fact_bytes)
+        stated = self._log.stated_bytes - self._stated_in_newest + fact_bytes
+        growth = int(stated * STATE_PER_FACTS) + STATE_BESIDE_BYTES
+        length = self._pairs.newest.length + growth
         try:
             while not self._has_room(length):
                 pass
@@ -69,11 +83,14 @@ class StoreCheckpoints:
             return False
         return True
 
+    def _after_newest(self) -> int:
+        return self._pairs.newest.lsn + self._log.capacity // LOG_CHECKPOINT_SHARE
+
     def _follow(self) -> None:
         """Take up figures that are asked for with every message, and change here only."""
         length = self._pairs.newest.length
-        self.due_at = self._schedule.due_at
-        self.has_room_until = self._schedule.stated_until(self._pairs.room - length)
+        room = self._pairs.room - length - STATE_BESIDE_BYTES
+        self.has_room_until = self._stated_in_newest + int(room // STATE_PER_FACTS)
         self.are_long = length > CHECKPOINT_SHORT_BYTES
 
     def draft(self, snapshots: Snapshots | Iterable[bytes]) -> tuple[list[Draft], LiveMap]:
@@ -97,7 +114,8 @@ class StoreCheckpoints:
             epoch=log.epoch,
             waiting=log.pending,
         )
-        self._schedule.begun(log)
+        # It contains the facts that are stated by now.
+        self._stated_in_next = log.stated_bytes
         self._under_way = Checkpoint(sync, drafts, mark, live_map)
         return self._under_way
 
@@ -106,12 +124,14 @@ class StoreCheckpoints:
         self._under_way = None
         if checkpoint.refused is not None:
             self._heap.give_back_one()
-            self._schedule.refused(self._log)
+            # It is tried again after some more facts.
+            self.due_at = self._log.head + self._log.capacity // LOG_RETRY_SHARE
             self._follow()
             return
         self._pairs.written(checkpoint.marks)
         self._log.tail = self._pairs.tail
-        self._schedule.written(self._pairs.newest.lsn, self._log)
+        self._stated_in_newest = self._stated_in_next
+        self.due_at = self._after_newest()
         self._follow()
         self.written += 1
 
