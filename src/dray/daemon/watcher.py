@@ -20,7 +20,6 @@ import contextlib
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -52,7 +51,7 @@ from dray.store.manifest import (
     was_moved,
     write_manifest,
 )
-from dray.store.real_disk import RealDisk
+from dray.store.real_disk import OwnMarks, RealDisk
 
 _log = logging.getLogger(__name__)
 _NOT_WRITTEN: Final = "the manifest cannot be written"
@@ -76,39 +75,6 @@ _KINDS: Final = (
     events.DirMovedEvent,
 )
 """Not modification: every write of the manager would cause one."""
-
-
-class OwnMarks:
-    """Changes of names that this process announces, so that the watcher does not report them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._announced: Counter[tuple[str, str]] = Counter()
-
-    def comes(self, name: str) -> None:
-        """A name will be there."""
-        self._announce("comes", name)
-
-    def goes(self, name: str) -> None:
-        """A name will be gone."""
-        self._announce("goes", name)
-
-    def closes(self, name: str) -> None:
-        """A file that was open for writing will be closed."""
-        self._announce("closes", name)
-
-    def take(self, act: str, name: str) -> bool:
-        """Whether that was announced; an announcement counts for one event."""
-        with self._lock:
-            if not self._announced[act, name]:
-                del self._announced[act, name]
-                return False
-            self._announced[act, name] -= 1
-            return True
-
-    def _announce(self, act: str, name: str) -> None:
-        with self._lock:
-            self._announced[act, name] += 1
 
 
 class AuditedDisk(RealDisk):

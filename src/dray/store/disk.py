@@ -137,22 +137,6 @@ class Disk(Protocol):
         ...
 
 
-class OwnChanges(Protocol):
-    """Is told what this process is about to do to names, so that the audit knows it is ours."""
-
-    def comes(self, name: str) -> None:
-        """A file of that name will be there."""
-        ...
-
-    def goes(self, name: str) -> None:
-        """A file of that name will be gone."""
-        ...
-
-    def closes(self, name: str) -> None:
-        """A file that was open for writing will be closed."""
-        ...
-
-
 @contextmanager
 def translated(name: str, act: str) -> Iterator[None]:
     """Raise what the operating system says as an error of the store: `act` on `name` failed."""

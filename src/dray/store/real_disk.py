@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
@@ -18,7 +20,6 @@ from dray.store.disk import (
     LOCK_NAME,
     LOOK_AT_THE_DISK,
     NO_DESCRIPTORS,
-    OwnChanges,
     ReadableBuffer,
     translated,
     translation,
@@ -44,10 +45,32 @@ _BEGIN_WRITING: Final = 2
 """SYNC_FILE_RANGE_WRITE."""
 
 
+class OwnMarks:
+    """Changes of names that this process announces, so that the audit knows that they are ours."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._announced: Counter[tuple[str, str]] = Counter()
+
+    def announce(self, act: str, name: str) -> None:
+        """A name "comes" or "goes", or a file that was open for writing "closes"."""
+        with self._lock:
+            self._announced[act, name] += 1
+
+    def take(self, act: str, name: str) -> bool:
+        """Whether that was announced; an announcement counts for one event."""
+        with self._lock:
+            if not self._announced[act, name]:
+                del self._announced[act, name]
+                return False
+            self._announced[act, name] -= 1
+            return True
+
+
 class RealFile:
     """A file of the operating system, by descriptor."""
 
-    def __init__(self, name: str, descriptor: int, changes: OwnChanges | None = None) -> None:
+    def __init__(self, name: str, descriptor: int, changes: OwnMarks | None = None) -> None:
         """Own the `descriptor` of the file called `name`."""
         self.name = name
         self._descriptor = descriptor
@@ -106,7 +129,7 @@ class RealFile:
         """Close once; later calls do nothing."""
         if self._descriptor >= 0:
             if self._changes is not None:
-                self._changes.closes(self.name)
+                self._changes.announce("closes", self.name)
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
@@ -145,7 +168,7 @@ class StoreFolder:
 class RealDisk(StoreFolder):
     """The folder `storage` under a data directory, made if missing."""
 
-    def __init__(self, path: str | os.PathLike[str], *, changes: OwnChanges | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, changes: OwnMarks | None = None) -> None:
         """Take the data directory at `path`, telling `changes`. Raises StoreMoved, StoreError."""
         super().__init__(path)
         self._changes = changes
@@ -196,7 +219,7 @@ class RealDisk(StoreFolder):
                 descriptor, known = open_own_existing(path), True
             except FileNotFoundError:
                 self._make_folder(name)
-                self._tell(comes=name)
+                self._announce("comes", name)
                 descriptor, known = open_own(path), False
             file = RealFile(name, descriptor, self._changes)
             before = file.size() if size else 0
@@ -209,7 +232,7 @@ class RealDisk(StoreFolder):
                     os.ftruncate(descriptor, before)
                 file.close()
                 if not known:
-                    self._tell(goes=name)
+                    self._announce("goes", name)
                     path.unlink()
                 raise
         return file
@@ -239,13 +262,14 @@ class RealDisk(StoreFolder):
         """Rename, also into another folder."""
         with translated(old, "rename"):
             self._make_folder(new)
-            self._tell(goes=old, comes=new)
+            self._announce("goes", old)
+            self._announce("comes", new)
             (self._folder / old).rename(self._folder / new)
 
     def remove(self, name: str) -> None:
         """Unlink."""
         with translated(name, "remove"):
-            self._tell(goes=name)
+            self._announce("goes", name)
             (self._folder / name).unlink()
 
     def sync_directory(self, folder: str = "") -> None:
@@ -267,16 +291,13 @@ class RealDisk(StoreFolder):
     def _make_folder(self, name: str) -> None:
         folder = self._folder / os.path.dirname(name)
         if not folder.exists():
-            self._tell(comes=os.path.dirname(name))
+            self._announce("comes", os.path.dirname(name))
             make_own_folder(folder)
             sync_folder(self._folder)
 
-    def _tell(self, *, goes: str = "", comes: str = "") -> None:
+    def _announce(self, act: str, name: str) -> None:
         if self._changes is not None:
-            if goes:
-                self._changes.goes(goes)
-            if comes:
-                self._changes.comes(comes)
+            self._changes.announce(act, name)
 
     def free_bytes(self) -> int:
         """Room the file system gives to ordinary users."""

@@ -11,12 +11,13 @@ from functools import partial
 import pytest
 
 from dray.daemon import watcher
-from dray.daemon.watcher import AuditedDisk, OwnMarks, UnwatchedDisk
+from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
 from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.store.audit import AUDIT_NAME, read_entries
 from dray.store.chain import verify_chain
 from dray.store.manifest import MANIFEST_NAME, read_manifest
 from dray.store.reading import ReadOnlyDisk
+from dray.store.real_disk import OwnMarks
 from dray.store.recovery.survey import survey
 from dray.store.store import Store
 from tests.unit.daemon.conftest import eventually
@@ -460,7 +461,7 @@ def test_an_audit_that_cannot_be_written_keeps_the_store_closed(data):
 
 def test_an_announcement_counts_once():
     marks = OwnMarks()
-    marks.comes("a")
-    marks.comes("a")
+    marks.announce("comes", "a")
+    marks.announce("comes", "a")
     assert [marks.take("comes", "a") for _ in range(3)] == [True, True, False]
     assert not marks.take("goes", "a")

@@ -13,7 +13,7 @@ from dray.errors import StoreCorrupt
 from dray.store.heap.descriptors import Descriptors
 from dray.store.heap.heap import Heap
 from dray.store.heap.heap_file import HeapFile
-from dray.store.real_disk import RealDisk
+from dray.store.real_disk import OwnMarks, RealDisk
 from dray.testing.disk import SimDisk
 
 FILE_BYTES = 1000
@@ -88,19 +88,15 @@ def test_a_file_without_a_descriptor_has_none_to_give_up(disk):
     assert heap_file.file is None
 
 
-class Changes:
+class Changes(OwnMarks):
     """Hears what the disk says of its own changes."""
 
     def __init__(self) -> None:
         self.closed: list[str] = []
 
-    def comes(self, name):
-        """Of no interest here."""
-
-    goes = comes
-
-    def closes(self, name):
-        self.closed.append(name)
+    def announce(self, act: str, name: str) -> None:
+        if act == "closes":
+            self.closed.append(name)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreP
 from dray.store import reading
 from dray.store.heap.heap import Extent, file_name
 from dray.store.reading import HeapReader, ReadOnlyDisk, ReadOnlyFile
-from dray.store.real_disk import RealDisk
+from dray.store.real_disk import OwnMarks, RealDisk
 from dray.testing.disk import CrashEffect, SimDisk
 from tests.crash.crash_states import do_again
 
@@ -516,18 +516,12 @@ def test_a_file_that_cannot_be_opened_to_read_is_named(tmp_path, monkeypatch, nu
     assert raised.value.file == "p0000001.mq"
 
 
-class Told:
+class Told(OwnMarks):
     def __init__(self) -> None:
         self.all: list[str] = []
 
-    def comes(self, name: str) -> None:
-        self.all.append(f"+{name}")
-
-    def goes(self, name: str) -> None:
-        self.all.append(f"-{name}")
-
-    def closes(self, name: str) -> None:
-        self.all.append(f"={name}")
+    def announce(self, act: str, name: str) -> None:
+        self.all.append({"comes": "+", "goes": "-", "closes": "="}[act] + name)
 
 
 def test_it_tells_what_it_is_about_to_do_to_names(tmp_path):
