@@ -54,6 +54,7 @@ class Offline:
     def load(self) -> State:
         """Rebuild the state as a start would. Raises StoreCorrupt for what a start would refuse."""
         found = survey(self.disk)
+        self.capacity = found.seen.log.capacity
         if found.row.act is Act.FRESH:
             sentence = (
                 f"{self.disk.path} has no queue manager yet: it was never started; run `dray serve`"
@@ -61,11 +62,11 @@ class Offline:
             )
             raise StoreError(sentence, directory=str(self.disk.path))
         with closing(self.disk.open(LOG_NAME)) as log:
-            run = Replay(self.disk, found, log, found.capacity)
+            run = Replay(self.disk, found, log, self.capacity)
             self.chain = run.run(self._rebuild)
             for extent, image in run.lacking():
                 self.heap.lay_over(extent, image)
-            self.log_breaks_at = _break_before(run.mark, found, LogReader(log, found.capacity))
+            self.log_breaks_at = _break_before(run.mark, found, LogReader(log, self.capacity))
         try:
             run.check_heap()
         except StoreCorrupt as error:
@@ -73,11 +74,10 @@ class Offline:
         self.aside = frozenset(run.quarantined)
         self.unused_maps = tuple(name for name in run.damaged if name in MAP_NAMES)
         self.doubts = doubts(run.cuts, unfinished=run.unfinished)
-        self.capacity = found.capacity
         self.disagreements = run.disagreements
         whole = found.whole(TRANSACTIONS)
         self.oldest = whole[-1] if whole else ORIGIN
-        if found.log is LogState.ORIGIN and not self._began_by_restore(found.capacity):
+        if found.seen.log.state is LogState.ORIGIN and not self._began_by_restore():
             self.oldest = ORIGIN
         return self.state
 
@@ -107,10 +107,10 @@ class Offline:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _began_by_restore(self, capacity: int) -> bool:
+    def _began_by_restore(self) -> bool:
         """Whether the log's first fact tells of a state that only checkpoints have."""
         with closing(self.disk.open(LOG_NAME)) as log:
-            reader = LogReader(log, capacity)
+            reader = LogReader(log, self.capacity)
             first = next(reader.facts(reader.chain(0, 0, 0), 0), None)
         return first is not None and isinstance(decode_fact(first), Restored)
 
@@ -128,9 +128,9 @@ def _break_before(newest: Mark, found: Survey, reader: LogReader) -> int | None:
     olders: list[Mark] = []
     for pair in PAIRS:
         whole = [mark for mark in found.whole(pair) if mark.generation < newest.generation]
-        if not whole and any(name in found.damaged + found.missing for name in pair):
+        if not whole and any(name in (*found.seen.damaged, *found.seen.missing) for name in pair):
             return None
         olders += whole[:1] or [ORIGIN]
     older = min(olders, key=lambda mark: mark.lsn)
     end = reader.chain(older.lsn, older.facts, older.epoch).end
-    return end % found.capacity if end < newest.lsn else None
+    return end % reader.capacity if end < newest.lsn else None

@@ -108,7 +108,7 @@ class Store:
     def _recover(self, load: Load) -> RecoveryReport:
         found = survey(self._disk, rebuild=self._rebuild)
         if found.row.act is not Act.FRESH:
-            self.log_capacity = found.capacity
+            self.log_capacity = found.seen.log.capacity
         opening = StoreOpening(
             self._disk, found, self._heap, pairs=self._pairs, capacity=self.log_capacity
         )

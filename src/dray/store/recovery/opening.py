@@ -72,8 +72,9 @@ class StoreOpening:
         _begin_epoch(log, chain)
         note_end(witness, log.durable)
         witness.sync()
+        seen = self._found.seen
         self.checkpoint_is_wanted = bool(
-            replay.damaged or self._found.missing or self._found.cut or not self._pairs.complete
+            replay.damaged or seen.missing or seen.cut or not self._pairs.complete
         )
         return log, witness, replay.report(chain, log.epoch)
 

@@ -48,17 +48,17 @@ class Pairs:
         """Go on with what recovery used; make files that are missing. Raises StoreFull."""
         for name in (*NAMES, *MAP_NAMES):
             self._files[name] = self._disk.open(name, size=CHECKPOINT_BYTES)
-        for name in found.unheaded:
+        for name in found.seen.unheaded:
             self._files[name].write(birth_mark(name), 0)
         self._measure()
-        self._generation = max([mark.generation for mark in found.marks], default=0)
+        self._generation = max([mark.generation for mark in found.seen.marks], default=0)
         for pair, used in replay.used.items():
             older = [mark for mark in found.whole(pair) if mark.generation < used.generation]
             self._newest[pair] = used
             if older:
                 self._older[pair] = older[0]
             else:
-                self._older[pair] = used if found.log is LogState.LATER else ORIGIN
+                self._older[pair] = used if found.seen.log.state is LogState.LATER else ORIGIN
 
     def have_room(self, length: int) -> None:
         """See to it that either file of MQTrans can take a state of so many bytes.

@@ -178,11 +178,11 @@ class Replay:
         self.unfinished = False
         """Whether a group that is not whole was begun at the end of the log."""
         self.disagreements: list[Disagreement] = []
-        self.damaged = list(found.damaged)
+        self.damaged = list(found.seen.damaged)
 
     def follow(self) -> Chain:
         """Where the log ends. Raises StoreCorrupt if something durable is missing from it."""
-        durable = max([mark.lsn for mark in self._found.marks], default=0)
+        durable = max([mark.lsn for mark in self._found.seen.marks], default=0)
         mark = self.mark
         fresh = self._found.row.act is Act.FRESH
         noted = NotedEnd("", 0) if fresh else read_end(self._disk)
@@ -191,14 +191,14 @@ class Replay:
         )
         if chain.gap:
             raise self._facts_are_missing()
-        if LOG_NAME in self._found.cut and self._reader.is_cut_off_at(chain.end):
+        if LOG_NAME in self._found.seen.cut and self._reader.is_cut_off_at(chain.end):
             raise refusal(
                 LOG_DAMAGED,
                 LOG_NAME,
                 f"it was cut off at its newest groups; {BRING_IT_BACK}",
             )
         # A log that was just made has no group, and to search all of it takes 50 ms.
-        is_new = self._found.log is LogState.ABSENT
+        is_new = self._found.seen.log.state is LogState.ABSENT
         witness = None if is_new else self._reader.witness(chain.end)
         if witness is not None or (chain.end < durable and not fresh):
             at = chain.end % self._reader.capacity
@@ -227,7 +227,7 @@ class Replay:
 
     def _facts_are_missing(self) -> StoreCorrupt:
         why = f"the facts that it alone had are missing; {BRING_IT_BACK}"
-        damaged = [name for name in self._found.damaged if name in NAMES]
+        damaged = [name for name in self._found.seen.damaged if name in NAMES]
         if damaged:
             return refusal(LOST_EVENTS[damaged[0]], damaged[0], why)
         if len({mark.generation for mark in self.used.values()}) > 1:
@@ -280,8 +280,8 @@ class Replay:
             checkpoint=self.used[TRANSACTIONS].name,
             sequences=self.used[SEQUENCES].name,
             damaged=tuple(self.damaged),
-            missing=self._found.missing,
-            cut=self._found.cut,
+            missing=self._found.seen.missing,
+            cut=self._found.seen.cut,
             groups=chain.groups,
             facts=chain.next_fact - self.mark.facts,
             cut_groups=self.cuts,

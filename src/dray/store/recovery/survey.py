@@ -42,44 +42,6 @@ from dray.store.log.qmlog import LogReader
 _UNWRITTEN: Final = {CheckpointState.ABSENT, CheckpointState.UNUSED}
 
 
-class Survey(NamedTuple):
-    """The survey, made before anything is changed."""
-
-    row: DecisionRow
-    marks: tuple[Mark, ...]
-    """Marks of all whole checkpoint files."""
-    damaged: tuple[str, ...]
-    missing: tuple[str, ...]
-    cut: tuple[str, ...]
-    unheaded: tuple[str, ...]
-    """Checkpoint files that are missing or have no header, and get the one they are made with."""
-    capacity: int
-    log: LogState
-    heap_files: frozenset[int]
-    rebuilt: bool = False
-    """Whether it is refused unless the operator asks for a rebuild."""
-
-    def whole(self, pair: tuple[str, ...]) -> list[Mark]:
-        """The whole files of a pair, the newest first."""
-        mine = (mark for mark in self.marks if mark.name in pair)
-        return sorted(mine, key=lambda mark: -mark.generation)
-
-    def chosen(self) -> dict[tuple[str, ...], Mark]:
-        """Which file of each pair is used: the newest two that were written together.
-
-        A crash between the two leaves one pair a generation ahead, and what only its snapshot had
-        nobody was told; only where damage has left no two of a generation, the newest of each.
-        """
-        if self.row.act is not Act.REPLAY_AFTER:
-            return dict.fromkeys(PAIRS, ORIGIN)
-        whole = {pair: self.whole(pair) for pair in PAIRS}
-        for mark in whole[TRANSACTIONS]:
-            for other in whole[SEQUENCES]:
-                if mark.generation == other.generation:
-                    return {TRANSACTIONS: mark, SEQUENCES: other}
-        return {pair: marks[0] for pair, marks in whole.items()}
-
-
 class LogSight(NamedTuple):
     """The state of QMLog."""
 
@@ -119,6 +81,36 @@ class Sight(NamedTuple):
         if CheckpointState.DAMAGED not in states:
             return Pair.GONE if len(gone) == len(pair) else Pair.NONE
         return Pair.TORN if states & _UNWRITTEN and not gone else Pair.RUINED
+
+
+class Survey(NamedTuple):
+    """The survey, made before anything is changed."""
+
+    row: DecisionRow
+    seen: Sight
+    heap_files: frozenset[int]
+    rebuilt: bool = False
+    """Whether it is refused unless the operator asks for a rebuild."""
+
+    def whole(self, pair: tuple[str, ...]) -> list[Mark]:
+        """The whole files of a pair, the newest first."""
+        mine = (mark for mark in self.seen.marks if mark.name in pair)
+        return sorted(mine, key=lambda mark: -mark.generation)
+
+    def chosen(self) -> dict[tuple[str, ...], Mark]:
+        """Which file of each pair is used: the newest two that were written together.
+
+        A crash between the two leaves one pair a generation ahead, and what only its snapshot had
+        nobody was told; only where damage has left no two of a generation, the newest of each.
+        """
+        if self.row.act is not Act.REPLAY_AFTER:
+            return dict.fromkeys(PAIRS, ORIGIN)
+        whole = {pair: self.whole(pair) for pair in PAIRS}
+        for mark in whole[TRANSACTIONS]:
+            for other in whole[SEQUENCES]:
+                if mark.generation == other.generation:
+                    return {TRANSACTIONS: mark, SEQUENCES: other}
+        return {pair: marks[0] for pair, marks in whole.items()}
 
 
 def look(disk: Disk) -> Sight:
@@ -162,18 +154,7 @@ def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
     if row.act is Act.FRESH and disk.had_store():
         # The rest looks like a birth that a crash ended; but the birth had come to its end.
         raise refusal(LOG_LOST, LOG_NAME, NOT_A_BIRTH)
-    return Survey(
-        row,
-        seen.marks,
-        tuple(seen.damaged),
-        missing=seen.missing,
-        cut=seen.cut,
-        unheaded=seen.unheaded,
-        capacity=seen.log.capacity,
-        log=seen.log.state,
-        heap_files=heap_files,
-        rebuilt=decide(finding).act is Act.REFUSE,
-    )
+    return Survey(row, seen, heap_files, rebuilt=decide(finding).act is Act.REFUSE)
 
 
 def _check_places(disk: Disk) -> None:
