@@ -22,7 +22,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from dray.testing.disk import Operation, SimDisk
-from dray.testing.inode import NameChange, some_sectors, sync_names
+from dray.testing.inode import Change, Image, NameChange, some_sectors, sync_names
 
 ALL_COMBINATIONS_OF: Final = 5
 """All combinations of up to so many unsynced changes are looked at: 32."""
@@ -31,22 +31,14 @@ Choice = tuple[int, ...]
 """For each unsynced change what becomes of it."""
 
 
-class _Change(NamedTuple):
-    """A write (with `data`) or a new size of a file."""
-
-    offset: int
-    data: bytes | None
-
-
 class _Picture:
     """A file without its name: what is durable of it, and what was done since."""
 
     def __init__(self) -> None:
-        self.durable = bytearray()
-        self.size = 0
-        self.unsynced: list[_Change] = []
+        self.durable = Image()
+        self.unsynced: list[Change] = []
 
-    def write(self, change: _Change) -> None:
+    def write(self, change: Change) -> None:
         """Only the newest of several writes to one place is looked at."""
         if self.unsynced and _same_place(change, self.unsynced[-1]):
             self.unsynced.pop()
@@ -54,7 +46,7 @@ class _Picture:
 
     def sync(self) -> None:
         for change in self.unsynced:
-            self.size = _apply(self.durable, self.size, change)
+            self.durable.apply(change)
         self.unsynced.clear()
 
 
@@ -111,8 +103,7 @@ class CrashPoint(NamedTuple):
             survived[id(picture)] = _survivor(picture, chosen, rng)
         disk = SimDisk(rng)
         for name, picture in names.items():
-            data, size = survived.get(id(picture)) or (picture.durable, picture.size)
-            _put(disk, name, data, size)
+            _put(disk, name, survived.get(id(picture), picture.durable))
         for folder in {name.rpartition("/")[0] for name in names}:
             disk.sync_directory(folder)
         return disk
@@ -143,7 +134,7 @@ class _Recorded:
                 name = f"{folder}/{plain}" if folder else plain
                 picture = self._names[name] = self._durable[name] = _Picture()
                 image = base.image(name) if base is not None else b""
-                picture.durable, picture.size = bytearray(image.rstrip(b"\0")), len(image)
+                picture.durable = Image(image.rstrip(b"\0"), len(image))
 
     def point(self, done: int) -> CrashPoint:
         pictures = {id(each): each for each in (*self._durable.values(), *self._names.values())}
@@ -164,9 +155,9 @@ class _Recorded:
             case "create":
                 self._rename(NameChange(name, self._names.get(name) or _Picture()))
             case "write":
-                self._names[name].write(_Change(operation.offset, operation.data))
+                self._names[name].write(Change(operation.offset, operation.data))
             case "resize":
-                self._names[name].unsynced.append(_Change(operation.offset, None))
+                self._names[name].unsynced.append(Change(operation.offset, None))
             case "sync":
                 self._names[name].sync()
             case "sync_directory":
@@ -183,7 +174,7 @@ class _Recorded:
         self._unsynced.append(change)
 
 
-def _same_place(one: _Change, other: _Change) -> bool:
+def _same_place(one: Change, other: Change) -> bool:
     if one.data is None or other.data is None:
         return False
     return (one.offset, len(one.data)) == (other.offset, len(other.data))
@@ -198,36 +189,22 @@ def _told_apart(count: int) -> Iterator[Choice]:
             yield (others,) * at + (one,) + (others,) * (count - at - 1)
 
 
-def _survivor(
-    picture: _Picture, chosen: list[tuple[_Change, int]], rng: Random
-) -> tuple[bytearray, int]:
-    data, size = bytearray(picture.durable), picture.size
+def _survivor(picture: _Picture, chosen: list[tuple[Change, int]], rng: Random) -> Image:
+    survivor = picture.durable.copy()
     for change, fate in chosen:
         if fate == KEPT or (change.data is None and fate != LOST):
-            size = _apply(data, size, change)
+            survivor.apply(change)
         elif fate == TORN_TAIL and change.data:
             rest = change.data[: rng.randrange(len(change.data))]
-            size = _apply(data, size, _Change(change.offset, rest))
+            survivor.apply(Change(change.offset, rest))
         elif fate == TORN_SECTORS and change.data:
             for start, stop in some_sectors(change.offset, len(change.data), rng):
-                piece = _Change(change.offset + start, change.data[start:stop])
-                size = _apply(data, size, piece)
-    return data, size
+                survivor.apply(Change(change.offset + start, change.data[start:stop]))
+    return survivor
 
 
-def _apply(data: bytearray, size: int, change: _Change) -> int:
-    """Make a change; gives the new size. Bytes beyond `data` are zeros."""
-    if change.data is None:
-        del data[change.offset :]
-        return change.offset
-    if change.offset > len(data):
-        data.extend(bytes(change.offset - len(data)))
-    data[change.offset : change.offset + len(change.data)] = change.data
-    return max(size, change.offset + len(change.data))
-
-
-def _put(disk: SimDisk, name: str, data: bytearray, size: int) -> None:
-    file = disk.open(name, size=size)
-    if data:
-        file.write(data, 0)
+def _put(disk: SimDisk, name: str, image: Image) -> None:
+    file = disk.open(name, size=image.size)
+    if image.data:
+        file.write(image.data, 0)
     file.sync()

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull, StoreLocked, StorePoisoned
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, ReadableBuffer
-from dray.testing.inode import CrashEffect, Inode, NameChange, patch, sync_names
+from dray.testing.inode import Change, CrashEffect, Inode, NameChange, sync_names
 
 __all__ = ["CrashEffect", "Operation", "SimDisk", "SimFile"]
 
@@ -50,20 +50,21 @@ class SimFile:
         """Write all of `data`, unless a fault was asked for."""
         image = bytes(data)
         disk, inode, length = self._disk, self._inode, len(image)
-        kept, error = disk.admit_write(self.name, length, offset + length - inode.size)
+        kept, error = disk.admit_write(self.name, length, offset + length - inode.cached.size)
         if kept:
             image = image[:kept]
             if disk.is_recorded:
                 disk.record(Operation("write", self.name, offset, image))
-            inode.write(image, offset)
+            inode.make(Change(offset, image))
         if error is not None:
             raise error
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` with what was written last, synced or not."""
         self._disk.check_readable(self.name)
-        length = max(0, min(len(view), self._inode.size - offset))
-        piece = memoryview(self._inode.cached)[offset : offset + length]
+        image = self._inode.cached
+        length = max(0, min(len(view), image.size - offset))
+        piece = memoryview(image.data)[offset : offset + length]
         there = len(piece)
         view[:there] = piece
         if there < length:
@@ -84,12 +85,12 @@ class SimFile:
         """Cut or extend."""
         self._disk.check_alive()
         self._disk.record(Operation("resize", self.name, size))
-        self._inode.resize(size)
+        self._inode.make(Change(size, None))
 
     def size(self) -> int:
         """Bytes in the file."""
         self._disk.check_alive()
-        return self._inode.size
+        return self._inode.cached.size
 
     def descriptor(self) -> int:
         """Raise: memory has no descriptor."""
@@ -132,14 +133,14 @@ class SimDisk:
         """Open, made if missing, with at least `size` bytes."""
         self.check_alive()
         inode = self._names.get(name)
-        self._admit_growth(name, size - (inode.size if inode else 0))
+        self._admit_growth(name, size - (inode.cached.size if inode else 0))
         if inode is None:
             inode = self._names[name] = Inode()
             self.record(Operation("create", name))
             self._unsynced_names.append(NameChange(name, inode))
-        if inode.size < size:
+        if inode.cached.size < size:
             self.record(Operation("resize", name, size))
-            inode.resize(size)
+            inode.make(Change(size, None))
         return SimFile(self, name, inode)
 
     def open_to_read(self, name: str) -> int:
@@ -189,7 +190,7 @@ class SimDisk:
 
     def free_bytes(self) -> int:
         """Room that is left."""
-        return self._capacity - sum(inode.size for inode in self._names.values())
+        return self._capacity - sum(inode.cached.size for inode in self._names.values())
 
     def close(self) -> None:
         """Give up the lock."""
@@ -234,20 +235,20 @@ class SimDisk:
 
     def image(self, name: str) -> bytes:
         """The bytes of a file as a process would read them."""
-        inode = self._names[name]
-        return bytes(inode.cached) + bytes(inode.size - len(inode.cached))
+        image = self._names[name].cached
+        return bytes(image.data) + bytes(image.size - len(image.data))
 
     def damage(self, name: str, offset: int, data: bytes) -> None:
         """Change durable bytes behind everybody's back."""
         inode = self._names[name]
         for image in (inode.cached, inode.durable):
-            patch(image, data, offset)
+            image.apply(Change(offset, data))
 
     def cut_off(self, name: str, size: int) -> None:
         """Make a file shorter behind everybody's back."""
         inode = self._names[name]
-        del inode.cached[size:], inode.durable[size:]
-        inode.size = inode.durable_size = size
+        for image in (inode.cached, inode.durable):
+            image.apply(Change(size, None))
 
     def lose(self, name: str) -> None:
         """Remove a file behind everybody's back."""
@@ -262,7 +263,7 @@ class SimDisk:
 
     def full_after(self, size: int) -> None:
         """Have room for `size` more bytes and no more."""
-        self._capacity = sum(inode.size for inode in self._names.values()) + size
+        self._capacity = sum(inode.cached.size for inode in self._names.values()) + size
 
     def fail_write(self, nth: int = 1) -> None:
         """Fail the `nth` write from now, leaving part of it behind."""

@@ -26,103 +26,96 @@ class CrashEffect(Enum):
     TORN_LAST = "all of it is there, but the last write is torn"
 
 
-class Inode:
-    """A file without its name. Bytes beyond the content are zeros, so allocation costs nothing."""
+class Change(NamedTuple):
+    """A write of `data` at `offset` of a file; without `data` a new size, `offset`."""
 
-    __slots__ = ("cached", "durable", "durable_size", "size", "unsynced")
+    offset: int
+    data: bytes | None
+
+
+class Image:
+    """The bytes of a file. Those beyond `data` are zeros, so allocation costs nothing."""
+
+    __slots__ = ("data", "size")
+
+    def __init__(self, data: bytes | bytearray = b"", size: int = 0) -> None:
+        """Copy the bytes."""
+        self.data = bytearray(data)
+        self.size = size
+
+    def copy(self) -> Image:
+        """The same, to be changed apart."""
+        return Image(self.data, self.size)
+
+    def apply(self, change: Change) -> None:
+        """Make a change."""
+        offset, data = change
+        if data is None:
+            del self.data[offset:]
+            self.size = offset
+            return
+        if offset > len(self.data):
+            self.data.extend(bytes(offset - len(self.data)))
+        stop = offset + len(data)
+        self.data[offset:stop] = data
+        self.size = max(self.size, stop)
+
+
+class Inode:
+    """A file without its name."""
+
+    __slots__ = ("cached", "durable", "unsynced")
 
     def __init__(self) -> None:
-        self.cached = bytearray()
-        self.size = 0
-        self.durable = bytearray()
-        self.durable_size = 0
-        self.unsynced: list[_Write | _Resize] = []
+        self.cached, self.durable = Image(), Image()
+        self.unsynced: list[Change] = []
 
-    def write(self, data: bytes, offset: int) -> None:
-        """Write what no sync covers yet."""
-        stop = patch(self.cached, data, offset)
-        self.size = max(self.size, stop)
-        self.unsynced.append(_Write(offset, data))
-
-    def resize(self, size: int) -> None:
-        """Cut or extend; no sync covers that yet."""
-        del self.cached[size:]
-        self.size = size
-        self.unsynced.append(_Resize(size))
+    def make(self, change: Change) -> None:
+        """Make a change that no sync covers yet."""
+        self.cached.apply(change)
+        self.unsynced.append(change)
 
     def sync(self) -> None:
         """Make everything durable."""
-        if self.unsynced:
-            for change in self.unsynced:
-                self._make_durable(change)
-            self.unsynced.clear()
+        for change in self.unsynced:
+            self.durable.apply(change)
+        self.unsynced.clear()
 
     def after_crash(self, fate: CrashEffect, rng: Random) -> Inode:
         """Say what is found after a power failure; this one stays as it is."""
         survivor = Inode()
-        survivor.durable = bytearray(self.durable)
-        survivor.durable_size = self.durable_size
+        survivor.durable = self.durable.copy()
         for change in _survivors(self.unsynced, fate, rng):
-            survivor._make_durable(change)
-        survivor.cached = bytearray(survivor.durable)
-        survivor.size = survivor.durable_size
+            survivor.durable.apply(change)
+        survivor.cached = survivor.durable.copy()
         return survivor
 
     def after_kill(self) -> Inode:
         """Give the same file to the next process."""
         survivor = Inode()
-        survivor.cached, survivor.size = self.cached, self.size
-        survivor.durable, survivor.durable_size = self.durable, self.durable_size
+        survivor.cached, survivor.durable = self.cached, self.durable
         survivor.unsynced = self.unsynced
         return survivor
 
-    def _make_durable(self, change: _Write | _Resize) -> None:
-        if isinstance(change, _Write):
-            stop = patch(self.durable, change.data, change.offset)
-            self.durable_size = max(self.durable_size, stop)
-        else:
-            del self.durable[change.size :]
-            self.durable_size = change.size
 
-
-class _Write(NamedTuple):
-    offset: int
-    data: bytes
-
-
-class _Resize(NamedTuple):
-    size: int
-
-
-def patch(image: bytearray, data: bytes, offset: int) -> int:
-    """Put `data` where it belongs; where it ends."""
-    if offset > len(image):
-        image.extend(bytes(offset - len(image)))
-    stop = offset + len(data)
-    image[offset:stop] = data
-    return stop
-
-
-def _survivors(
-    changes: list[_Write | _Resize], fate: CrashEffect, rng: Random
-) -> Iterator[_Write | _Resize]:
+def _survivors(changes: list[Change], fate: CrashEffect, rng: Random) -> Iterator[Change]:
     if fate is CrashEffect.LOST:
         return
     for number, change in enumerate(changes, 1):
         torn = fate is CrashEffect.TORN_LAST and number == len(changes)
         chance = rng.randrange(3) if fate is CrashEffect.CHANCE else _KEPT
-        if isinstance(change, _Write) and (torn or chance == _TORN):
-            yield from _torn(change, rng)
+        if change.data is not None and (torn or chance == _TORN):
+            yield from _torn(change.offset, change.data, rng)
         elif chance != _LOST:
             yield change
 
 
-def _torn(write: _Write, rng: Random) -> Iterator[_Write]:
+def _torn(offset: int, data: bytes, rng: Random) -> Iterator[Change]:
     if rng.randrange(2):
-        yield _Write(write.offset, write.data[: rng.randrange(len(write.data) + 1)])
+        yield Change(offset, data[: rng.randrange(len(data) + 1)])
         return
-    for start, stop in some_sectors(write.offset, len(write.data), rng):
-        yield _Write(write.offset + start, write.data[start:stop])
+    for start, stop in some_sectors(offset, len(data), rng):
+        yield Change(offset + start, data[start:stop])
 
 
 def some_sectors(offset: int, length: int, rng: Random) -> Iterator[tuple[int, int]]:
