@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dray.errors import DrayError
+from dray.errors import DrayError, StorePoisoned
 from dray.manager.disk import FollowedFiles, RoomLeft
 from dray.manager.events import Answer, Body, Effect, Into, ManagerConfig
 from dray.manager.facts import Fact, encode_fact
@@ -82,5 +82,7 @@ class Context:
         self.effects.append(_answer_of((session.number, request_id, head, body, held, into)))
 
     def refuse(self, session: Session, request_id: int, error: DrayError) -> None:
-        """Answer a request with an error."""
+        """Answer a request with an error; one that poisons the store ends everything instead."""
+        if isinstance(error, StorePoisoned):
+            raise error
         self.effects.append(Answer(session.number, request_id, failure(error)))

@@ -14,7 +14,7 @@ import msgspec
 
 from dray.delivery.events import DeliverySettings, Paused
 from dray.delivery.lineage import next_incarnation
-from dray.errors import AccessDenied, DrayError, InvalidArgument, ProtocolError, StorePoisoned
+from dray.errors import AccessDenied, DrayError, InvalidArgument, ProtocolError
 from dray.machine import Tick
 from dray.manager.change import (
     Compactor,
@@ -295,8 +295,6 @@ class QueueManager:
             return
         try:
             self._dispatch(session, request_id, head, body)
-        except StorePoisoned:
-            raise
         except ProtocolError as error:
             context.refuse(session, request_id, error)
             context.effects.append(CloseSession(session.number))

@@ -18,23 +18,25 @@ what has become of its queue.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from dray.errors import DrayError, StorePoisoned
 from dray.manager.context import Context
 from dray.manager.notices import NoticeKind
+from dray.manager.session import Session
+
+Steps = Iterator[bool | None]
+"""Each step records one fact at the most; one that gives True leaves the rest to the next tick, for
+it has taken long. An asker is answered with the frame that the steps return, if they return one."""
 
 
 class Work(NamedTuple):
-    """Something begun: each of its steps records one fact at the most.
+    """Something begun."""
 
-    A step that gives True leaves the rest to the next tick, for it has taken long.
-    """
-
-    steps: Iterator[bool | None]
-    refused: Callable[[DrayError], None] | None
-    """Takes the error that parked work raises."""
+    steps: Steps
+    asker: tuple[Session, int] | None
+    """The session that asked for it, and the number of its request."""
 
 
 class Works:
@@ -45,14 +47,12 @@ class Works:
         self.begun: deque[Work] = deque()
         """Work that is parked."""
 
-    def carry_on(
-        self, steps: Iterator[bool | None], refused: Callable[[DrayError], None] | None = None
-    ) -> None:
+    def carry_on(self, steps: Steps, asker: tuple[Session, int] | None = None) -> None:
         """Do a work, now as far as the turn has room, the rest with the next ticks.
 
-        A later error goes to `refused`, or into a notice.
+        A later error is told to the asker, or to the operator.
         """
-        self.begun.append(Work(steps, refused))
+        self.begun.append(Work(steps, asker))
         if len(self.begun) == 1:
             self._go_on_with_first(now=True)
 
@@ -64,22 +64,24 @@ class Works:
 
     def _go_on_with_first(self, *, now: bool = False) -> bool:
         """Do some of the first work; whether it is parked."""
-        steps, refused = self.begun[0]
+        context = self.context
+        steps, asker = self.begun[0]
         try:
-            for has_taken_long in steps:
-                if has_taken_long or self.context.room.has_said_enough:
-                    return True
-        except StorePoisoned:
-            raise
+            while not (next(steps) or context.room.has_said_enough):
+                pass
+        except StopIteration as ended:
+            self.begun.popleft()
+            if asker is not None and ended.value is not None:
+                context.answer(*asker, ended.value)
+            return False
         except DrayError as error:
             self.begun.popleft()
-            if now:
+            if now or isinstance(error, StorePoisoned):
                 raise
-            if refused is None:
-                sentence = f"work that was done in portions stopped before its end: {error}"
-                self.context.notices.add(NoticeKind.WORK_STOPPED, "storage", sentence)
+            if asker is not None:
+                context.refuse(*asker, error)
             else:
-                refused(error)
-        else:
-            self.begun.popleft()
-        return False
+                sentence = f"work that was done in portions stopped before its end: {error}"
+                context.notices.add(NoticeKind.WORK_STOPPED, "storage", sentence)
+            return False
+        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -16,6 +16,7 @@ from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.queue import POSITION_BYTES, StoredQueue, cost_of_leaving
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
+from dray.wire.frames import Done
 from dray.wire.queue_frames import PurgeQueue
 from dray.wire.record import HEADER_BYTES, read_header
 
@@ -96,15 +97,10 @@ def leave(context: Context, queue: StoredQueue, lookup_ids: list[int], why: int)
     fact.record()
 
 
-def purge(
-    context: Context,
-    queue: StoredQueue,
-    free: Callable[[bytes], bool],
-    finished: Callable[[int], None],
-) -> Iterator[None]:
-    """Work: remove what is in a queue now and `free`; what is held, only if that is aborted (R11).
+def purge(context: Context, queue: StoredQueue) -> Generator[None, None, Done]:
+    """Work: remove what is in a queue now; what is held, only if that is aborted (R11).
 
-    `finished` is told how many were removed.
+    It is answered with how many were removed.
     """
     upto, count = queue.next_lookup_id, 0
     why = _reason(queue)
@@ -118,7 +114,9 @@ def purge(
             yield
             continue
         ours = (
-            each for each in queue.index.available() if lookup_id_of(each) < upto and free(each)
+            each
+            for each in queue.index.available()
+            if lookup_id_of(each) < upto and _is_free(queue, each)
         )
         lookup_ids = [lookup_id_of(packed) for packed in first_portion(context, ours)]
         if not lookup_ids:
@@ -127,18 +125,13 @@ def purge(
         leave(context, queue, lookup_ids, why)
         count += len(lookup_ids)
         yield
-    finished(count)
+    return Done(count)
 
 
 def purge_message(
-    context: Context,
-    queue: StoredQueue,
-    head: PurgeQueue,
-    *,
-    free: Callable[[bytes], bool],
-    finished: Callable[[int], None],
-) -> Iterator[None]:
-    """Work: remove one message, or what is there and `free` of one large message.
+    context: Context, queue: StoredQueue, head: PurgeQueue
+) -> Generator[None, None, Done]:
+    """Work: remove one message, or what is there and free of one large message.
 
     Nothing else leaves the queue. Raises `MessageNotFound` if nothing of it is free.
     """
@@ -148,7 +141,7 @@ def purge_message(
     if assembly is None:
         entries = queue.index.in_position_order(min(head.first, queue.next_lookup_id) - 1)
         found = _entries_of(context, key, entries, in_parts=queue.outgoing)
-        leaving = [lookup_id_of(packed) for packed in found if free(packed)]
+        leaving = [lookup_id_of(packed) for packed in found if _is_free(queue, packed)]
     elif assembly.decided and not assembly.held:
         leaving = assembly.lookup_ids()
         queue.parts.dropped(key)
@@ -163,12 +156,17 @@ def purge_message(
     for positions in cut_into_portions(context, queue, leaving):
         # Between two portions a link may have begun to send the next ones.
         entries = _entries(queue, positions, held=False)
-        now = [lookup_id_of(packed) for packed in entries if free(packed)]
+        now = [lookup_id_of(packed) for packed in entries if _is_free(queue, packed)]
         if now:
             leave(context, queue, now, _reason(queue))
             count += len(now)
         yield
-    finished(count)
+    return Done(count)
+
+
+def _is_free(queue: StoredQueue, packed: bytes) -> bool:
+    """Whether an outgoing message cannot have arrived: none is both delivered and purged."""
+    return queue.stream is None or not queue.stream.may_be_delivered(lookup_id_of(packed))
 
 
 def _entries_of(

@@ -14,8 +14,7 @@ Both ends check identity over time before they lean on a remembered position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from dray.delivery.incoming import StreamKey
@@ -315,23 +314,20 @@ def handle_resolve_outgoing(
         raise Misuse(
             f"the delivery of {queue.name!r} has not diverged: there is nothing to resolve"
         )
+    works.carry_on(_resolve(context, queue, discard=head.discard), (session, request_id))
 
-    def resolved() -> None:
-        context.record(DivergenceResolved(queue.number))
-        context.follow_up.touch(queue)
-        context.answer(session, request_id, Done(count))
 
+def _resolve(context: Context, queue: StoredQueue, *, discard: bool) -> Generator[None, None, Done]:
+    """Work: deliver what a queue holds, or keep it as dead letters first."""
     count = len(queue.index)
-    if not head.discard:
-        resolved()
-        return
-    steps = _to_dead_letters(context, queue, resolved)
-    works.carry_on(steps, partial(context.refuse, session, request_id))
+    if discard:
+        yield from _to_dead_letters(context, queue)
+    context.record(DivergenceResolved(queue.number))
+    context.follow_up.touch(queue)
+    return Done(count)
 
 
-def _to_dead_letters(
-    context: Context, queue: StoredQueue, finished: Callable[[], None]
-) -> Iterator[None]:
+def _to_dead_letters(context: Context, queue: StoredQueue) -> Iterator[None]:
     """Work: move all that an outgoing queue holds to the dead letters, whatever its senders asked.
 
     Raises `QuotaExceeded` where the dead letters have no room: nothing is dropped.
@@ -352,7 +348,6 @@ def _to_dead_letters(
         fact.record()
         _note_discarded(context, queue, entries)
         yield
-    finished()
 
 
 def _note_discarded(context: Context, queue: StoredQueue, entries: list[bytes]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Generator, Iterator
 
 import msgspec
 
@@ -223,15 +222,10 @@ def handle_delete(
     if queue.kind in (QueueKind.SYSTEM, QueueKind.JOURNAL):
         raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
-    steps = _delete(
-        transactions, queue, partial(context.answer, session, request_id, frames.Done())
-    )
-    transactions.works.carry_on(steps, partial(context.refuse, session, request_id))
+    transactions.works.carry_on(_delete(transactions, queue), (session, request_id))
 
 
-def _delete(
-    transactions: Transactions, queue: StoredQueue, answer: Callable[[], None]
-) -> Iterator[None]:
+def _delete(transactions: Transactions, queue: StoredQueue) -> Generator[None, None, frames.Done]:
     """Work: let go what is in a queue, then delete it."""
     context = transactions.context
     for each in (queue, *queue.sub_queues):
@@ -254,7 +248,7 @@ def _delete(
         for waiter in each.waiters:
             context.refuse(waiter.session, waiter.request_id, gone)
         each.waiters.clear()
-    answer()
+    return frames.Done()
 
 
 def _let_go(context: Context, queue: StoredQueue) -> Iterator[None]:

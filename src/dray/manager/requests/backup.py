@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 import crc32c
 
-from dray.errors import DrayError, Misuse, StorePoisoned
+from dray.errors import DrayError, Misuse
 from dray.manager.change import QUARANTINE
 from dray.manager.context import Context
 from dray.manager.entries import claims_in, entries_in, place_in, place_of, split_tails
@@ -27,6 +27,7 @@ from dray.manager.events import Body
 from dray.manager.queue import Records
 from dray.manager.session import Session
 from dray.manager.state import State, take_snapshots
+from dray.manager.works import Works
 from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
 from dray.store.heap.heap import Extent
 from dray.store.heap.heap_file import missing_file
@@ -67,6 +68,8 @@ class BackupRun:
         self.messages = self.record_bytes = self.state_bytes = 0
         self.files: deque[int] = deque()
         """Heap files that are still wanted, in the order in which they will be read."""
+        self.is_prepared = False
+        """For a backup of a running manager: whether pieces can be asked for."""
 
     def prepare(self, records: Records) -> Iterator[None]:
         """Write down and list what was taken, a portion between two of what this gives.
@@ -161,26 +164,16 @@ def _taken(state: State) -> _RecordsTaken:
     return taken
 
 
-class Preparation(NamedTuple):
-    """A backup that was asked for and is not yet answered."""
-
-    session: Session
-    request_id: int
-    run: BackupRun
-    steps: Iterator[None]
-    pinned: frozenset[int]
-    taken_us: int
-
-
 class Backups:
     """The backups that are under way."""
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
+    def __init__(self, works: Works) -> None:
+        self.context = works.context
+        self._works = works
         self.runs: dict[int, BackupRun] = {}
         """By session."""
-        self.preparing: Preparation | None = None
-        """The backup that was asked for and is not yet answered."""
+        self._pinned: frozenset[int] = frozenset()
+        """Files that are pinned for the backup that is being prepared."""
 
     def handle_begin(self, session: Session, request_id: int, _head: Backup) -> None:
         """Fix the moment."""
@@ -188,41 +181,38 @@ class Backups:
         if self.runs:
             raise Misuse("another backup of this queue manager is under way; wait for its end")
         run = self.runs[session.number] = BackupRun(context.state)
-        pinned = frozenset(context.store.live_files())
-        for file in pinned:
+        self._pinned = frozenset(context.store.live_files())
+        for file in self._pinned:
             context.store.pin(file)
-        steps = run.prepare(context.store)
-        self.preparing = Preparation(session, request_id, run, steps, pinned, context.now_us)
-        self.prepare_on()
+        self._works.carry_on(self._prepare(session, run), (session, request_id))
 
-    def prepare_on(self) -> None:
-        """Do one more portion for a backup that is being prepared; the last one answers."""
-        context = self.context
-        preparing = self.preparing
-        if preparing is None:
-            return
+    def _prepare(
+        self, session: Session, run: BackupRun
+    ) -> Generator[bool, None, BackupBegun | None]:
+        """Work: write down and list what was taken; each portion takes its time."""
+        context, pinned, taken_us = self.context, self._pinned, self.context.now_us
         try:
-            for _ in preparing.steps:
-                return
-            lost = [file for file in preparing.run.files if file not in preparing.pinned]
+            for _ in run.prepare(context.store):
+                yield True
+                if self.runs.get(session.number) is not run:
+                    # Its client is gone.
+                    return None
+            lost = [file for file in run.files if file not in pinned]
             if lost:
                 raise missing_file(lost[0])
-        except StorePoisoned:
+        except DrayError:
+            self.end(session)
             raise
-        except DrayError as error:
-            self.end(preparing.session)
-            context.refuse(preparing.session, preparing.request_id, error)
-            return
-        self.preparing = None
-        for file in preparing.pinned.difference(preparing.run.files):
+        for file in pinned.difference(run.files):
             context.store.unpin(file)
-        _answer(context, preparing)
+        run.is_prepared = True
+        return _begun(context, run, taken_us)
 
     def handle_read(self, session: Session, request_id: int, _head: BackupRead) -> None:
         """Give the next piece. Its bytes are durable and pinned, so it waits for no sync."""
         context = self.context
         run = self.runs.get(session.number)
-        if run is None or self.preparing is not None:
+        if run is None or not run.is_prepared:
             raise Misuse("a piece of a backup was asked for, and no backup is under way; begin one")
         for file in run.passed():
             context.store.unpin(file)
@@ -233,28 +223,20 @@ class Backups:
 
     def end(self, session: Session) -> None:
         """Let go of everything that a backup still held, because its client is gone."""
-        context = self.context
         run = self.runs.pop(session.number, None)
-        preparing = self.preparing
-        if preparing is not None and preparing.session is session:
-            self.preparing = None
-            held: Iterable[int] = preparing.pinned
-        else:
-            held = run.files if run is not None else ()
-        for file in held:
-            context.store.unpin(file)
+        if run is not None:
+            for file in run.files if run.is_prepared else self._pinned:
+                self.context.store.unpin(file)
 
 
-def _answer(context: Context, prepared: Preparation) -> None:
-    run, state = prepared.run, context.state
-    begun = BackupBegun(
-        state.manager_id,
-        state.name,
+def _begun(context: Context, run: BackupRun, taken_us: int) -> BackupBegun:
+    return BackupBegun(
+        context.state.manager_id,
+        context.state.name,
         context.config.version,
-        prepared.taken_us,
+        taken_us,
         run.messages,
         run.record_bytes,
         run.state_bytes,
         context.store.heap_file_bytes,
     )
-    context.answer(prepared.session, prepared.request_id, begun)

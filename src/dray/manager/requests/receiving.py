@@ -10,8 +10,7 @@ session.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Generator, Iterable, Iterator
 from itertools import accumulate, islice, takewhile
 from typing import assert_never
 
@@ -217,16 +216,15 @@ def handle_settle(
     leaving = _noted(context, queue, plain)
     if not head.plain:
         leaving += drop_large(queue, head.upto + 1, head.after)
-    steps = _settle(context, queue, leaving, partial(context.answer, session, request_id))
-    transactions.works.carry_on(steps, partial(context.refuse, session, request_id))
+    transactions.works.carry_on(_settle(context, queue, leaving), (session, request_id))
 
 
 def _settle(
-    context: Context, queue: StoredQueue, lookup_ids: list[int], answer: Callable[[Done], None]
-) -> Iterator[None]:
-    """Work: let go what its reader has had, and answer when all of it is."""
+    context: Context, queue: StoredQueue, lookup_ids: list[int]
+) -> Generator[None, None, Done]:
+    """Work: let go what its reader has had."""
     yield from leave_all(context, queue, lookup_ids, MessageClass.ACK_RECEIVE)
-    answer(Done(len(lookup_ids)))
+    return Done(len(lookup_ids))
 
 
 def handle_purge(works: Works, session: Session, request_id: int, head: PurgeQueue) -> None:
@@ -235,21 +233,8 @@ def handle_purge(works: Works, session: Session, request_id: int, head: PurgeQue
     queue = context.state.queues.numbered(head.queue)
     if not queue.outgoing:
         check_may_take(queue)
-
-    def finished(count: int) -> None:
-        context.answer(session, request_id, Done(count))
-
-    free = partial(_is_free, queue)
-    if head.message_id:
-        steps = purge_message(context, queue, head, free=free, finished=finished)
-    else:
-        steps = purge(context, queue, free, finished)
-    works.carry_on(steps, partial(context.refuse, session, request_id))
-
-
-def _is_free(queue: StoredQueue, packed: bytes) -> bool:
-    """Whether an outgoing message cannot have arrived: none is both delivered and purged."""
-    return queue.stream is None or not queue.stream.may_be_delivered(lookup_id_of(packed))
+    steps = purge_message(context, queue, head) if head.message_id else purge(context, queue)
+    works.carry_on(steps, (session, request_id))
 
 
 def check_transaction(queue: StoredQueue, transaction: int) -> None:

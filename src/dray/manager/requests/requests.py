@@ -148,7 +148,7 @@ class Requests:
         self._context = context = transactions.context
         self._rights = transactions.rights
         self._transactions = transactions
-        self._backups = backup.Backups(context)
+        self._backups = backup.Backups(transactions.works)
         receives = receiving.Receives(transactions)
         large = large_messages.LargeReceives(transactions, holes)
         self.waiters = Waiters(receives, large)
@@ -189,8 +189,6 @@ class Requests:
 
     def deadline(self) -> float | None:
         """When to call `tick` if nothing happens before."""
-        if self._backups.preparing is not None:
-            return self._context.now
         soonest = self.waiters.deadline()
         for at in (self._transactions.uploads.soonest, self._transactions.staged.soonest):
             if at is not None and (soonest is None or at < soonest):
@@ -199,7 +197,6 @@ class Requests:
 
     def tick(self) -> None:
         """The time has come for something that a request has left."""
-        self._backups.prepare_on()
         uploads.drop_old(self._transactions)
         drop_old_batches(self._transactions)
         self.waiters.tick()

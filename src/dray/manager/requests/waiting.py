@@ -103,8 +103,6 @@ class Waiters:
     def _answer(self, waiter: Waiter) -> None:
         try:
             receive_or_wait(self._receives, waiter)
-        except StorePoisoned:
-            raise
         except DrayError as error:
             self._context.refuse(waiter.session, waiter.request_id, error)
         else:
@@ -152,8 +150,6 @@ class Waiters:
             if isinstance(head, ReceiveTransaction):
                 return receive_transaction_now(receives.transactions, session, request_id, head)
             return self._large.receive_now(session, request_id, head)
-        except StorePoisoned:
-            raise
         except DrayError as error:
             self._context.refuse(session, request_id, error)
             return True
