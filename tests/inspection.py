@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from dray.manager.disk import RoomLeft
     from dray.manager.dispatch import Subjects
     from dray.manager.facts import Fact
-    from dray.manager.follow_up import QueuesMade
     from dray.manager.peers import Links
     from dray.manager.peers.waiting_for_room import WaitingForRoom
     from dray.manager.queue import Lookups
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from dray.manager.transactions import OpenTransaction
     from dray.manager.turn import QueueManager
     from dray.manager.untold_ends import UntoldEnds
+    from dray.model.places import Places
 
 
 class Inside:
@@ -95,7 +95,7 @@ class Inside:
         return self._context.follow_up.untold_ends
 
     @property
-    def tried(self) -> QueuesMade:
+    def tried(self) -> Places[int]:
         """Outgoing queues that have carried nothing yet."""
         return self._context.follow_up.tried
 

@@ -13,12 +13,12 @@ others; its last ones share a key. If all keys are taken, the last ones share an
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from dray.daemon.limits import NOTICE_RETRY_S, NOTICE_S, NOTICE_SUBJECTS_MAX, NOTICE_SUBJECTS_SHARE
 from dray.daemon.timekeeper import Timekeeper
+from dray.model.places import Amounts
 
 Item = TypeVar("Item")
 
@@ -42,7 +42,7 @@ class Repeats(Generic[Item]):
         self._say = say
         self._keys: dict[Hashable, _Repeated[Item]] = {}
         """The one said first stands first."""
-        self._of: Counter[Hashable] = Counter()
+        self._of: Amounts[Hashable] = Amounts()
         """How many of them each group has."""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -71,7 +71,7 @@ class Repeats(Generic[Item]):
         known = self._keys.get(key)
         if known is None:
             known = self._keys[key] = _Repeated(now, group)
-            self._of[group] += 1
+            self._of.add(group, 1)
         if known.said < most:
             known.said += 1
             self._say(item, times, 0.0)
@@ -106,10 +106,8 @@ class Repeats(Generic[Item]):
                 self._say(known.latest, known.times, NOTICE_S)
                 self._keys[key] = _Repeated(now, known.group)
                 self._keys[key].said = 1
-            elif self._of[known.group] > 1:
-                self._of[known.group] -= 1
             else:
-                del self._of[known.group]
+                self._of.add(known.group, -1)
 
     def _call_again(self, now: float) -> None:
         if self._timer is None and self._keys:

@@ -59,8 +59,8 @@ from dray.manager.events import (
 from dray.manager.notices import NoticeKind
 from dray.manager.turn import QueueManager
 from dray.model.callers import ANYONE, NOBODY, OWNER, Caller
+from dray.model.places import Places
 from dray.net.listening import listen_address
-from dray.net.places import Places
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk

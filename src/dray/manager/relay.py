@@ -12,8 +12,6 @@ is down, or to a connection that takes too slowly is dropped. So nothing can pil
 
 from __future__ import annotations
 
-from collections import Counter
-
 from dray.errors import AccessDenied, Misuse
 from dray.manager.change import next_hop
 from dray.manager.context import Context
@@ -22,6 +20,7 @@ from dray.manager.session import Session
 from dray.model.arguments import no_sense
 from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, BOXES_SHARE, RELAYED_BYTES_MAX
 from dray.model.names import QueueAddress, parse_queue_address
+from dray.model.places import Amounts
 from dray.wire.frames import Done
 from dray.wire.transfer_frames import AttachBox, Credit, Post, size_of_post
 
@@ -50,23 +49,22 @@ class Relay:
     def __init__(self, context: Context) -> None:
         self.context = context
         self._owners: dict[str, tuple[Session, Peer | None, str]] = {}
-        self._owned: Counter[str] = Counter()
-        """How many boxes each caller has."""
         """By box: who has it, and the peer and queue under which it is attached further on."""
+        self._owned: Amounts[str] = Amounts()
+        """How many boxes each caller has."""
         self._sessions: dict[int, Meter] = {}
         self._links: dict[Peer, Meter] = {}
         """Links that are up."""
-        self.leading: dict[Peer, int] = {}
+        self.leading: Amounts[Peer] = Amounts()
         """How many boxes are attached over each link."""
 
     def wants(self, peer: Peer) -> bool:
         """Whether a link to that peer is needed."""
-        return self.leading.get(peer, 0) > 0
+        return peer in self.leading
 
     def wanted(self) -> list[Peer]:
         """All peers to which a link is needed."""
-        leading = self.leading
-        return [peer for peer, count in leading.items() if count] if leading else []
+        return list(self.leading) if self.leading else []
 
     def attach(self, session: Session, head: AttachBox) -> None:
         """Give a box to a session; raises `Misuse`. The last one of its caller to ask has it."""
@@ -84,10 +82,10 @@ class Relay:
             raise Misuse(f"{caller.name} has {share} boxes of transfers here; close some first")
         peer, queue = _way(self.context, address)
         self._owners[head.box] = (session, peer, queue)
-        self._owned[caller.name] += 1
+        self._owned.add(caller.name, 1)
         session.boxes.add(head.box)
         if peer is not None:
-            self.leading[peer] = self.leading.get(peer, 0) + 1
+            self.leading.add(peer, 1)
             if peer in self._links:
                 self.context.effects.append(LinkSend(peer, AttachBox(head.box, queue)))
 
@@ -150,14 +148,10 @@ class Relay:
         if owner is None:
             return
         session, peer, queue = owner
-        self._owned[session.caller.name] -= 1
-        if not self._owned[session.caller.name]:
-            del self._owned[session.caller.name]
+        self._owned.add(session.caller.name, -1)
         session.boxes.discard(box)
         if peer is not None:
-            self.leading[peer] -= 1
-            if not self.leading[peer]:
-                del self.leading[peer]
+            self.leading.add(peer, -1)
             if tell and peer in self._links:
                 self.context.effects.append(LinkSend(peer, AttachBox(box, queue, attached=False)))
 

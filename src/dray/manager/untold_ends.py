@@ -13,11 +13,11 @@ counts of one, nothing is counted.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container
 
 from dray.delivery.incoming import StreamKey
 from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, END_STREAMS_SHARE, ENDS_TOLD_EVERY_S
+from dray.model.places import Amounts
 from dray.wire.peer_frames import EndCount
 
 
@@ -26,7 +26,7 @@ class UntoldEnds:
 
     def __init__(self) -> None:
         self._counts: dict[StreamKey, dict[tuple[int, str, int], int]] = {}
-        self._streams_of: Counter[str] = Counter()
+        self._streams_of: Amounts[str] = Amounts()
         """How many streams of each source are among them."""
         self.due: dict[StreamKey, None] = {}
         """Streams whose sources may be told."""
@@ -48,7 +48,7 @@ class UntoldEnds:
             if len(self._counts) >= END_STREAMS_MAX or self._streams_of[key.source] >= most:
                 return
             counts = self._counts[key] = {}
-            self._streams_of[key.source] += 1
+            self._streams_of.add(key.source, 1)
         what = (message_class, origin, hops)
         if what not in counts and len(counts) >= END_COUNTS_MAX:
             return
@@ -97,7 +97,5 @@ class UntoldEnds:
         counts = self._counts.pop(key, None)
         if counts is None:
             return {}
-        self._streams_of[key.source] -= 1
-        if not self._streams_of[key.source]:
-            del self._streams_of[key.source]
+        self._streams_of.add(key.source, -1)
         return counts

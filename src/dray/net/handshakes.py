@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from dray.net.places import Places
+from dray.model.places import Places
 
 HANDSHAKES_MAX: Final = 1_000
 """TLS handshakes that are not finished: when there are more, the oldest one ends, which has had the

@@ -15,7 +15,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from os import copy_file_range, pread, preadv, pwrite
@@ -26,6 +26,7 @@ from dray.daemon.files.unclaimed import UnclaimedFiles
 from dray.daemon.limits import COPY_PIECE_BYTES, FETCH_BUFFERS
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.model.places import Amounts
 from dray.store.heap.heap_file import short_file
 
 _NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
@@ -70,7 +71,7 @@ class Copier:
         """Connections of which a file came, and its frame not yet."""
         self.files_lent = 0
         """Descriptors of clients' files that are open, on all connections."""
-        self.lent_by: Counter[str] = Counter()
+        self.lent_by: Amounts[str] = Amounts()
         """The same of each caller that has a share."""
         self._threads = CopyThreads(loop)
         self._buffers: list[memoryview] = []

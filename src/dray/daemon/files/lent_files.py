@@ -111,7 +111,7 @@ class LentFiles:
                 self._count(len(came))
         if flags & _WERE_MORE:
             raise ProtocolError("a frame came with more than one file")
-        if self._copier.lent_by.get(self._place, 0) > FILES_PER_CALLER_MAX:
+        if self._copier.lent_by[self._place] > FILES_PER_CALLER_MAX:
             raise ProtocolError(
                 f"a caller lends at most {FILES_PER_CALLER_MAX} files on all its connections"
             )
@@ -237,10 +237,7 @@ class LentFiles:
         self.held += more
         self._copier.files_lent += more
         if self._place:
-            lent_by = self._copier.lent_by
-            lent_by[self._place] += more
-            if not lent_by[self._place]:
-                del lent_by[self._place]
+            self._copier.lent_by.add(self._place, more)
 
     def _advance(self) -> None:
         while self.line and self.line[0].ready:

@@ -28,7 +28,7 @@ from dray.daemon.limits import (
     READ_BYTES_WHILE_TIGHT,
 )
 from dray.daemon.pacing.backlog import DiskBacklog
-from dray.net.places import Places
+from dray.model.places import Amounts, Places
 from dray.wire.stream import READ_BYTES
 
 
@@ -64,7 +64,7 @@ class Intake:
         self.held: dict[BodyOwner, int] = {}
         """By connection, the bytes that it holds."""
         self._since: dict[BodyOwner, float] = {}
-        self._held_at: dict[str, int] = {}
+        self._held_at: Amounts[str] = Amounts()
         self._at: dict[BodyOwner, str] = {}
         self._small, self._large = _MemoryLine(), _MemoryLine()
         self._promised: dict[BodyOwner, int] = {}
@@ -129,7 +129,7 @@ class Intake:
         return self._fits(size) and self._in_share(taker.place, size)
 
     def _in_share(self, place: str, size: int) -> bool:
-        held = self._held_at.get(place, 0) if place else 0
+        held = self._held_at[place] if place else 0
         return not held or held + size <= INTAKE_BYTES_MAX // INTAKE_SHARE
 
     def _next(self, line: _MemoryLine) -> BodyOwner | None:
@@ -141,11 +141,7 @@ class Intake:
         # A caller that proves who it is meanwhile gives back at the place where it took.
         place = self._at.setdefault(taker, taker.place)
         if place:
-            at_place = self._held_at.get(place, 0) + size
-            if at_place:
-                self._held_at[place] = at_place
-            else:
-                self._held_at.pop(place, None)
+            self._held_at.add(place, size)
         held = self.held.get(taker, 0) + size
         if held:
             self.held[taker] = held

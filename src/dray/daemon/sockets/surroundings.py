@@ -18,6 +18,7 @@ from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets.intake import Intake
 from dray.daemon.sockets.time_shares import TimeShares
 from dray.daemon.timekeeper import RunDelay
+from dray.model.places import Amounts
 from dray.store.store import Store
 from dray.wire.stream import READ_BYTES
 
@@ -46,23 +47,19 @@ class Surroundings:
         self.spares = Spares()
         self.unsent_bytes = 0
         """Bytes in memory that wait in all connections to be fetched."""
-        self._unsent_of: dict[str, int] = {}
+        self._unsent_of: Amounts[str] = Amounts()
         """The same of each caller that has a share."""
 
     def count_unsent(self, place: str, more: int) -> None:
         """Count bytes that wait to be fetched by a caller; `place` is empty for the owner."""
         self.unsent_bytes += more
         if place and more:
-            unsent = self._unsent_of.get(place, 0) + more
-            if unsent:
-                self._unsent_of[place] = unsent
-            else:
-                del self._unsent_of[place]
+            self._unsent_of.add(place, more)
 
     def is_tight(self, place: str) -> bool:
         """Whether a connection of a caller that leaves its answers unfetched is not read from."""
         share = OUTBOX_TOTAL_BYTES_MAX // OUTBOX_SHARE
-        return self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX or self._unsent_of.get(place, 0) > share
+        return self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX or self._unsent_of[place] > share
 
     @property
     def read_bytes(self) -> int:

@@ -54,7 +54,7 @@ def check_queue_share(context: Context, caller: Caller) -> None:
         return
     for number in made.of(caller.place):
         if context.state.queues.get(number) is None:
-            made.forget(number)
+            made.discard(number)
     if made.count(caller.place) >= share:
         raise Misuse(
             f"{caller.name} has made {share} queues and sub-queues; delete some before you make"
@@ -70,15 +70,15 @@ def note_queues_made(context: Context, caller: Caller, first: int) -> None:
     if len(made) > 2 * QUEUES_MAX:
         for number in made:
             if context.state.queues.get(number) is None:
-                made.forget(number)
+                made.discard(number)
     for number in range(first, context.state.next_queue):
-        made.add(caller.place, number)
+        made.add(number, caller.place)
 
 
 def _forget_if_used(context: Context, number: int) -> None:
     queue = context.state.queues.get(number)
     if queue is None or queue.carried:
-        context.follow_up.tried.forget(number)
+        context.follow_up.tried.discard(number)
 
 
 def begin_use_of_queue(session: Session, queue: StoredQueue) -> None:
@@ -106,7 +106,7 @@ def drop_unused_queues(context: Context) -> None:
         queue = context.state.queues.get(number)
         if queue is not None and _is_unused(context, queue):
             context.record(QueueDeleted(number, context.now_us))
-            context.follow_up.tried.forget(number)
+            context.follow_up.tried.discard(number)
 
 
 def queues_used_by(prepared: Prepared) -> set[int]:

@@ -15,7 +15,6 @@ message has neither come nor been given up. All others there is no more of.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final, NamedTuple
@@ -24,6 +23,7 @@ from dray.errors import Misuse
 from dray.machine import Step
 from dray.manager.facts import Accepted
 from dray.model.limits import ARRIVAL_ROUTES_MAX, ARRIVAL_ROUTES_SHARE
+from dray.model.places import Amounts
 
 
 class ArrivalRoute(NamedTuple):
@@ -54,7 +54,7 @@ class ArrivalRoutes:
         """The highest number that was ever given."""
         self._routes: dict[int, ArrivalRoute] = {}
         self._numbers: dict[ArrivalRoute, int] = {}
-        self._count_of: Counter[str] = Counter()
+        self._count_of: Amounts[str] = Amounts()
         """How many routes each source has."""
         self._into: dict[int, dict[str, list[int]]] = {}
         """Numbers by queue and origin."""
@@ -76,7 +76,7 @@ class ArrivalRoutes:
     def _add(self, number: int, route: ArrivalRoute) -> None:
         self._routes[number] = route
         self._numbers[route] = number
-        self._count_of[route.source] += 1
+        self._count_of.add(route.source, 1)
         self._into.setdefault(route.queue, {}).setdefault(route.origin, []).append(number)
 
     def check_room(
@@ -147,9 +147,7 @@ class ArrivalRoutes:
     def _forget(self, number: int) -> None:
         route = self._routes.pop(number)
         del self._numbers[route]
-        self._count_of[route.source] -= 1
-        if not self._count_of[route.source]:
-            del self._count_of[route.source]
+        self._count_of.add(route.source, -1)
         self._going.pop(number, None)
         into = self._into[route.queue]
         into[route.origin].remove(number)

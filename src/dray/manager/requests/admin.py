@@ -132,7 +132,7 @@ def handle_open(
     queue = (_status_queue if head.for_status else resolve_queue)(context, head.name)
     note_queues_made(context, session.caller, first)
     if is_tried:
-        context.follow_up.tried.add(session.caller.place, queue.number)
+        context.follow_up.tried.add(queue.number, session.caller.place)
     begin_use_of_queue(session, queue)
     options = queue.options
     opened = queue_frames.Opened(

@@ -8,7 +8,6 @@ they do not fit.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -29,6 +28,7 @@ from dray.manager.facts import (
     TokenSet,
 )
 from dray.model.ids import Incarnation
+from dray.model.places import Amounts
 
 
 class KnownPeer(msgspec.Struct, array_like=True, frozen=True):
@@ -85,7 +85,7 @@ class StoreIdentity:
         """Tokens that callers may show, by name."""
         self.callers: dict[str, BoundCaller] = {}
         """By the ids of managers that have opened streams here, the caller of each."""
-        self.bound_to: Counter[str] = Counter()
+        self.bound_to: Amounts[str] = Amounts()
         """How many managers are bound to each caller."""
         self.token_expires_us = 0
         """When the next token expires; 0 if none does."""
@@ -167,11 +167,10 @@ class StoreIdentity:
     def _bind(self, fact: SourceBound) -> None:
         before = self.callers.pop(fact.source, None)
         if before is not None:
-            self.bound_to[before.name] -= 1
+            self.bound_to.add(before.name, -1)
         if fact.caller:
             self.callers[fact.source] = BoundCaller(fact.caller, fact.when_us)
-            self.bound_to[fact.caller] += 1
-        self.bound_to += Counter()
+            self.bound_to.add(fact.caller, 1)
 
     def snapshot(self) -> IdentitySnapshot:
         """Write it down."""
@@ -198,5 +197,5 @@ class StoreIdentity:
         self.key = ManagerKey(snapshot.key)
         self.tokens = dict(snapshot.tokens)
         self.callers = dict(snapshot.callers)
-        self.bound_to = Counter(each.name for each in self.callers.values())
+        self.bound_to = Amounts(each.name for each in self.callers.values())
         self.await_expiry(0)

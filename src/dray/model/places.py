@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
@@ -48,7 +49,23 @@ class Places(Generic[_Held]):
         """The thing that one caller, or any, has held longest."""
         return next(iter(self._places if place is None else self._held.get(place, ())), None)
 
+    def of(self, place: str) -> list[_Held]:
+        """The things that one caller holds, oldest first."""
+        return list(self._held.get(place, ()))
+
     def firsts(self) -> Iterator[tuple[str, _Held]]:
         """The place of each caller, and the thing that it has held longest."""
         for place, held in self._held.items():
             yield place, next(iter(held))
+
+
+class Amounts(Counter[_Held]):
+    """How many each holder has, of bytes or of anything; one that has none is forgotten."""
+
+    def add(self, holder: _Held, more: int) -> None:
+        """Count so many more, or fewer if negative."""
+        count = self[holder] + more
+        if count:
+            self[holder] = count
+        else:
+            self.pop(holder, None)

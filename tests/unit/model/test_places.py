@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.net.places import Places
+from dray.model.places import Amounts, Places
 
 
 def test_each_caller_has_a_count_and_an_oldest_of_its_own():
@@ -31,3 +31,10 @@ def test_nothing_is_kept_of_callers_that_hold_nothing():
         places.add(held, f"caller {held}")
         places.discard(held)
     assert (len(places), places._held) == (0, {})
+
+
+def test_amounts_are_counted_up_and_down_and_a_holder_that_has_none_is_forgotten():
+    amounts: Amounts[str] = Amounts()
+    for holder, more in (("a", 3), ("b", 2), ("a", -2), ("b", -2), ("c", 0)):
+        amounts.add(holder, more)
+    assert (dict(amounts), amounts["b"]) == ({"a": 1}, 0)
