@@ -20,18 +20,15 @@ from dray.wire.stream import Frame
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-    from dray.daemon.roles import Deciding
-    from dray.manager.notices import Notice
-    from dray.store.log.checkpoint import Snapshots
     from dray.wire.message_frames import Envelope
 
 _NS_IN_US: Final = 1_000
 
 
-def traced(manager: Deciding) -> Deciding:
-    """Watch a manager's deliveries if this program uses OpenTelemetry; else give it as it is."""
+def delivery_spans() -> DeliverySpans | None:
+    """Look at a manager's deliveries if this program uses OpenTelemetry."""
     active = tracer()
-    return manager if active is None else WatchedManager(manager, active)
+    return None if active is None else DeliverySpans(active)
 
 
 class _Stream:
@@ -43,18 +40,16 @@ class _Stream:
         """Sequence and number up to which it has come, None until the manager has said so."""
 
 
-class WatchedManager:
-    """A manager that decides, and makes a span of each message that it takes over."""
+class DeliverySpans:
+    """Makes a span of each message that a manager takes over."""
 
-    def __init__(self, manager: Deciding, tracer: Tracer) -> None:
-        """Ask `manager`; `tracer` makes the spans."""
-        self._manager = manager
+    def __init__(self, tracer: Tracer) -> None:
+        """Begin without streams; `tracer` makes the spans."""
         self._tracer = tracer
         self._streams: dict[int, dict[int, _Stream]] = {}
 
-    def handle(self, event: Event, now: float) -> Sequence[Effect]:
-        """Decide, and look at what was decided."""
-        effects = self._manager.handle(event, now)
+    def look(self, event: Event, effects: Sequence[Effect], now: float) -> None:
+        """Look at an event and at what was decided."""
         match event:
             case SessionClosed(session):
                 self._streams.pop(session, None)
@@ -64,19 +59,6 @@ class WatchedManager:
         for effect in effects:
             if isinstance(effect, Answer) and isinstance(effect.head, StreamState):
                 self._went_on(event, effect.session, effect.head, now)
-        return effects
-
-    def deadline(self) -> float | None:
-        """When the manager wants a tick."""
-        return self._manager.deadline()
-
-    def snapshot(self) -> Snapshots:
-        """Everything, for a checkpoint."""
-        return self._manager.snapshot()
-
-    def notices(self) -> list[Notice]:
-        """Notices for the operator since the last call."""
-        return self._manager.notices()
 
     def _went_on(self, event: Event, session: int, state: StreamState, now: float) -> None:
         """Note how far a stream has come, and make spans of what came with the event."""

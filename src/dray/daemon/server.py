@@ -17,7 +17,6 @@ from typing import Any, assert_never
 
 from dray.daemon.access_record import AccessRecord, last_acts
 from dray.daemon.config import ServeOptions
-from dray.daemon.delivery_spans import traced
 from dray.daemon.direct.session import DirectSession, Take
 from dray.daemon.limits import HELLO_S, SESSIONS_OF_EMBEDDED_MIN, SESSIONS_SHARE, STOP_S
 from dray.daemon.notice_log import NoticeLog
@@ -136,21 +135,21 @@ class Server:
             raise
         backlog = DiskBacklog(lambda: self._store.unsynced_bytes, loop.call_soon)
         self._around = Surroundings(loop, self._store, backlog, self._notices)
-        self._turns = Turns(
-            loop, self._store, traced(self._manager), clock=clock, performer=self, backlog=backlog
+        self.turns = Turns(
+            loop, self._store, self._manager, clock=clock, performer=self, backlog=backlog
         )
-        self.reads, self.has_read = self._turns.more_comes, self._turns.nothing_more
+        self.reads, self.has_read = self.turns.more_comes, self.turns.nothing_more
         """Called before and after the input of a connection is passed on."""
         self._links = DialledLinks(
             self._around,
             self._manager.hello,
-            self._turns,
+            self.turns,
             tunnels=self._tunnels,
             trusted=partial(trusting, options.tls_ca, options.tls_cert, options.tls_key),
         )
         loop.set_exception_handler(self._unforeseen)
-        self._turns.deliver(Reachable(self._own))
-        self._turns.deliver(Tick())
+        self.turns.deliver(Reachable(self._own))
+        self.turns.deliver(Tick())
 
     @property
     def addresses(self) -> list[str]:
@@ -158,14 +157,9 @@ class Server:
         return [listener.address for listener in self._listeners]
 
     @property
-    def turns(self) -> Turns:
-        """The turns of its loop."""
-        return self._turns
-
-    @property
     def overfull(self) -> bool:
         """Whether nothing should be read from sessions now."""
-        return self._stopping or self._turns.overfull
+        return self._stopping or self.turns.overfull
 
     def follow(self, again: Callable[[], ServeOptions]) -> None:
         """Use the access rules and certificates of other options, unless they make no sense."""
@@ -181,7 +175,7 @@ class Server:
                 )
                 self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
             self._unproven = ANYONE if options.open else NOBODY
-            self._turns.deliver(AccessChanged(access, peer_tokens))
+            self.turns.deliver(AccessChanged(access, peer_tokens))
             self._record.rules(access, "reload")
         except DrayError as error:
             _log.error("the configuration was not read again, and the old one holds: %s", error)
@@ -229,9 +223,11 @@ class Server:
         self._numbers[connection] = number
         self._held.add(connection, caller.place)
         _log.debug("session %d of %s is open", number, caller)
-        self._turns.deliver(SessionOpened(number, caller))
+        self.turns.deliver(SessionOpened(number, caller))
         connection.start()
-        self._silent[connection] = self._loop.call_later(HELLO_S, self._give_up, connection)
+        self._silent[connection] = self._loop.call_later(
+            HELLO_S, connection.abort, f"nothing was said for {HELLO_S:.0f} s"
+        )
         self._unheard.add(connection, caller.place)
 
     def _makes_room(self, caller: Caller, most: int) -> bool:
@@ -247,11 +243,6 @@ class Server:
             silent.abort("it said nothing while others came")
         return silent is not None
 
-    def _give_up(self, connection: Connection) -> None:
-        self._silent.pop(connection, None)
-        self._unheard.discard(connection)
-        connection.abort(f"nothing was said for {HELLO_S:.0f} s")
-
     def _heard(self, connection: Connection) -> None:
         self._unheard.discard(connection)
         timer = self._silent.pop(connection, None)
@@ -264,13 +255,13 @@ class Server:
             self._heard(connection)
         number = self._numbers.get(connection)
         if number is not None:
-            self._turns.deliver(_request_of((number, frame)))
+            self.turns.deliver(_request_of((number, frame)))
 
     def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
         """Say what was wrong after all that was decided before, then end the session."""
         number = self._numbers.get(connection)
         if number is not None:
-            self._turns.follow(Answer(number, 0, failure(error)), CloseSession(number))
+            self.turns.follow(Answer(number, 0, failure(error)), CloseSession(number))
 
     def connection_closed(self, connection: Connection, reason: str) -> None:
         """Forget a session."""
@@ -279,7 +270,7 @@ class Server:
         number = self._numbers.pop(connection)
         del self._sessions[number]
         _log.debug("session %d of %s is over: %s", number, connection.caller, reason)
-        self._turns.deliver(SessionClosed(number))
+        self.turns.deliver(SessionClosed(number))
         if self._stopping and not self._sessions:
             self._all_gone.set()
 
@@ -352,7 +343,7 @@ class Server:
         self._close_listeners()
         self.reconsider()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._turns.drain(), STOP_S)
+            await asyncio.wait_for(self.turns.drain(), STOP_S)
         for connection in list(self._numbers):
             connection.finish(linger=False)
         if self._sessions:
@@ -372,7 +363,7 @@ class Server:
             await asyncio.wait_for(self._around.copier.idle(), STOP_S)
             self._around.copier.stop()
         try:
-            await self._turns.stop()
+            await self.turns.stop()
         finally:
             await self._record.stop()
 
@@ -381,7 +372,7 @@ class Server:
         error = context.get("exception")
         _log.error("%s", context["message"], exc_info=error)
         if error is not None:
-            self._turns.fail(error)
+            self.turns.fail(error)
 
     def _answer(self, connection: Connection, answer: Answer) -> None:
         # Bytes that may leave their queue with this answer are copied; see docs/decisions/0011.

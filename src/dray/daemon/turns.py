@@ -25,6 +25,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from dray.daemon.delivery_spans import delivery_spans
 from dray.daemon.limits import GATHERED_BYTES_MAX, GATHERED_EFFECTS_MAX, GROUP_SHARE
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.alarm import Alarm
@@ -82,6 +83,7 @@ class Turns:
         self._loop = loop
         self._store = store
         self._manager = manager
+        self._spans = delivery_spans()
         self._clock = clock
         self._performer = performer
         self._backlog = backlog
@@ -94,7 +96,7 @@ class Turns:
             room_made=self._room_made,
             failed=self.fail,
         )
-        self._syncs = Syncs(
+        self.syncs = Syncs(
             loop,
             store,
             backlog=backlog,
@@ -104,7 +106,7 @@ class Turns:
             stepped=self._weigh,
             failed=self.fail,
         )
-        self._gathering = self._syncs.gathering
+        self._gathering = self.syncs.gathering
         self._pass = Pass(loop, is_lone=self._is_lone, ended=self._pass_ended)
         self._flushing = Flushing(store, backlog, self._keeper, time=loop.time, failed=self.fail)
         self._alarm = Alarm(loop, clock, self._tick)
@@ -118,11 +120,6 @@ class Turns:
         self._stopping = self._failed = False
         self.called = False
         """Whether a caller of this program has the turn: its pass ends with its call."""
-
-    @property
-    def syncs(self) -> Syncs:
-        """When to sync, and who runs the sync."""
-        return self._syncs
 
     def deliver(self, event: Event) -> None:
         """Let the manager decide about an event: now, or when the log has room for its facts."""
@@ -142,7 +139,7 @@ class Turns:
 
     def _decide(self, event: Event) -> None:
         if isinstance(event, _FRAMES):
-            self._syncs.gathered_bytes += len(event.frame.body)
+            self.syncs.gathered_bytes += len(event.frame.body)
             self._flushing.bytes += len(event.frame.body)
         elif isinstance(event, LinkDown):
             event = event._replace(jitter=draw_jitter())
@@ -153,14 +150,16 @@ class Turns:
         except StorePoisoned as error:
             if isinstance(event, Request):
                 answer = Answer(event.session, event.frame.request_id, failure(error))
-                self._syncs.gathered.append(answer)
+                self.syncs.gathered.append(answer)
             self.fail(error)
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
             effects = self._mishap(event, error)
+        if self._spans is not None:
+            self._spans.look(event, effects, self._clock.now())
         self._follow(effects)
         if self._store.waiting_bytes > self._group_bytes:
-            self._syncs.handle(LOG_FILLED, self._loop.time())
+            self.syncs.handle(LOG_FILLED, self._loop.time())
             self._weigh()
 
     def follow(self, *effects: Effect) -> None:
@@ -177,9 +176,9 @@ class Turns:
                     effect = effect._replace(body=merged(effect.body))  # noqa: PLW2901 - as pinned
                 pin_all(self._store, effect.body)
             if not isinstance(effect, Answer):
-                self._syncs.gathered.append(effect)
+                self.syncs.gathered.append(effect)
             elif effect.held:
-                self._syncs.gathered.append(effect)
+                self.syncs.gathered.append(effect)
                 self._gathering.joined(effect.session, self._loop.time())
             else:
                 self._at_once.append(effect)
@@ -217,7 +216,7 @@ class Turns:
         if self._at_once:
             at_once, self._at_once = self._at_once, []
             self._performer.perform(at_once)
-        self._syncs.handle(PASS_ENDED, self._loop.time())
+        self.syncs.handle(PASS_ENDED, self._loop.time())
         if self._flushing.bytes >= HEAP_FILE_BYTES:
             self._flushing.go_on()
         self._weigh()
@@ -234,17 +233,17 @@ class Turns:
 
     def _room_made(self) -> None:
         if not self._stopping:
-            self._syncs.handle(ROOM_MADE, self._loop.time())
+            self.syncs.handle(ROOM_MADE, self._loop.time())
             self._weigh()
 
     def _weigh(self) -> None:
         """Stop reading when too much waits for the disk, go on when it does no longer."""
         was = self.overfull
         self.overfull = (
-            len(self._syncs.gathered) > GATHERED_EFFECTS_MAX
-            or self._syncs.gathered_bytes > GATHERED_BYTES_MAX
+            len(self.syncs.gathered) > GATHERED_EFFECTS_MAX
+            or self.syncs.gathered_bytes > GATHERED_BYTES_MAX
             or self._store.waiting_bytes > self._group_bytes
-            or bool(self._syncs.line)
+            or bool(self.syncs.line)
             or bool(self._postponed.line)
         )
         if was != self.overfull:
@@ -263,7 +262,7 @@ class Turns:
         self._pass.handle(GivenUp(), 0.0)
         reason = error if isinstance(error, DrayError) else INTERNAL
         told, self._at_once = self._at_once, []
-        for effect in self._syncs.give_up():
+        for effect in self.syncs.give_up():
             if isinstance(effect, Answer | LinkSend):
                 unpin_all(self._store, effect.body)
             if isinstance(effect, Answer) and effect.request_id:
@@ -286,21 +285,21 @@ class Turns:
     async def drain(self) -> None:
         """Sync and release everything that was decided."""
         while not self._failed and (
-            self._pass.is_open or self._postponed.line or not self._syncs.are_done
+            self._pass.is_open or self._postponed.line or not self.syncs.are_done
         ):
-            await self._syncs.come_back()
-            for worker in (*self._syncs.workers, self._keeper):
+            await self.syncs.come_back()
+            for worker in (*self.syncs.workers, self._keeper):
                 await worker.idle()
 
     async def stop(self) -> None:
         """End the threads and close the store, with a last checkpoint. Raises `StoreError`."""
         self._stopping = True
         self._alarm.stop()
-        self._syncs.stop()
+        self.syncs.stop()
         self._notice_log.write(self._manager.notices())
         self._notice_log.stop()
-        await self._syncs.come_back()
-        for worker in (*self._syncs.workers, self._keeper):
+        await self.syncs.come_back()
+        for worker in (*self.syncs.workers, self._keeper):
             await worker.idle()
             worker.stop()
         self._store.close(None if self._failed else self._manager.snapshot())

@@ -124,7 +124,7 @@ def test_a_store_that_takes_nothing_more_holds_nobody_back(disk, backlog):
 
 def backlog_of(echo) -> DiskBacklog:
     (server,) = echo.servers
-    return server._turns._backlog
+    return server.turns._backlog
 
 
 def fill(echo, client, wait_until):

@@ -353,8 +353,8 @@ def test_a_daemon_that_ends_tells_those_whose_requests_still_wait_for_the_log(fu
         (server,) = full_log.servers
         flood = [frames.encode_frame(message_frames.Commit(1, 0), n) for n in range(1, 2001)]
         client.socket.sendall(b"".join(flood))
-        wait_until(lambda: server._turns._postponed.line)
-        undecided = len(server._turns._postponed.line)
+        wait_until(lambda: server.turns._postponed.line)
+        undecided = len(server.turns._postponed.line)
         full_log.gate.broken = True
         answers = []
         with suppress(EOFError):
@@ -379,7 +379,7 @@ def test_who_breaks_the_protocol_is_answered_behind_what_waits_for_the_log(
         with (tmp_path / "unclaimed").open("wb") as file:
             for piece in (data[:5], data[5:]):
                 socket.send_fds(client.socket, [piece], [file.fileno()])
-        wait_until(lambda: server._turns._postponed.line)
+        wait_until(lambda: server.turns._postponed.line)
         full_log.gate.no_room_for = ""
         answers = []
         while not answers or isinstance(answers[-1].head, frames.Done):
