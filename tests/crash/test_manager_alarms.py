@@ -18,7 +18,7 @@ from dray.store.recovery.recovery import Replay
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.harness import RequestFailed
-from dray.testing.storage_syncs import StorageSyncs
+from dray.testing.storage_syncs import StorageSyncs, StoreSyncs
 from dray.testing.torture import Tally, torture_seed
 from tests.crash.test_alarms import (
     leave_the_checkpoint_unsynced,
@@ -76,10 +76,9 @@ def take_express_messages_too(queue, taken=snapshots._taken):
     return taken(queue)._replace(express=0)
 
 
-def speak_before_the_sync(self):
-    self.begin_turn()
-    self.ended(self._contents.turn)
-    self._under_way.begin(self._contents.turn)
+def speak_before_the_sync(self, turn):
+    self.ended(turn)
+    StoreSyncs.begin(self, turn)
 
 
 def find_room_for_everything(self, queue, requested):

@@ -102,7 +102,7 @@ class StoreSyncs:
             self._end_checkpoint()
 
 
-class StorageSyncs:
+class StorageSyncs(StoreSyncs):
     """Marks in a recording when each turn may be in the log, and when it is durable."""
 
     def __init__(  # noqa: PLR0917 - it shares the harness of the workload
@@ -114,46 +114,21 @@ class StorageSyncs:
         contents: Contents,
         peer: StoragePeer,
     ) -> None:
-        self._under_way = StoreSyncs(rng, harness.store, harness.manager.snapshot, self.ended)
+        super().__init__(rng, harness.store, harness.manager.snapshot, self.ended)
         self._disk = disk
         self._recording = recording
         self._contents = contents
         self._peer = peer
 
-    def _mark(self, what: str, turn: int) -> None:
-        self._disk.record(Operation("mark", what, turn))
-
-    def begin_turn(self) -> None:
-        """From here on the contents of now may be what a crash brings back."""
+    def begin_turn(self) -> int:
+        """From here on the contents of now may be what a crash brings back; gives their turn."""
         self._contents.turn += 1
         self._recording.turns[self._contents.turn] = self._contents.frozen()
         self._peer.gather(self._contents.turn)
-        self._mark(BEGUN, self._contents.turn)
+        self._disk.record(Operation("mark", BEGUN, self._contents.turn))
+        return self._contents.turn
 
     def ended(self, turn: int) -> None:
         """Everything up to this turn is durable: now others may hear of it."""
-        self._mark(ENDED, turn)
+        self._disk.record(Operation("mark", ENDED, turn))
         self._peer.release(turn)
-
-    @property
-    def wants_checkpoint(self) -> bool:
-        """Whether a checkpoint should begin now: it is due, or chance says so."""
-        return self._under_way.wants_checkpoint
-
-    def begin(self) -> None:
-        """Begin the sync of what was done."""
-        self.begin_turn()
-        self._under_way.begin(self._contents.turn)
-
-    def begin_checkpoint(self) -> None:
-        """Begin a checkpoint, unless one is under way."""
-        self.begin_turn()
-        self._under_way.begin_checkpoint(self._contents.turn)
-
-    def go_on(self) -> None:
-        """End a sync, a checkpoint or an early flush that is under way, or let it run on."""
-        self._under_way.go_on()
-
-    def end_everything(self) -> None:
-        """End every sync and the checkpoint."""
-        self._under_way.end_everything()

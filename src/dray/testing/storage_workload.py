@@ -89,7 +89,7 @@ class Workload:
         self._syncs = StorageSyncs(
             rng, self._harness, self._disk, recording, self._contents, self._peer
         )
-        self._syncs.begin()
+        self._syncs.begin(self._syncs.begin_turn())
         self._client, first_number = self._welcomed()
         self._letters = Letters(rng, recording.known, first_number)
         self._numbers: dict[str, int] = {}
@@ -101,8 +101,8 @@ class Workload:
             for _ in range(self._rng.randrange(4)):
                 self._act()
             if self._syncs.wants_checkpoint:
-                self._syncs.begin_checkpoint()
-            self._syncs.begin()
+                self._syncs.begin_checkpoint(self._syncs.begin_turn())
+            self._syncs.begin(self._syncs.begin_turn())
             self._syncs.go_on()
         self._syncs.end_everything()
 
