@@ -27,7 +27,7 @@ from dray.manager.queue.lookups import Lookup, Lookups, Sought
 from dray.manager.queue.part_records import (
     Records,
     find_parts,
-    hold_part,
+    hold_parts,
     part_seen,
     seen_in_record,
     watch_arrivals,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from dray.errors import ProtocolError, StoreCorrupt
-from dray.large.join import LargeParts, PartSeen, SequenceKey
-from dray.manager.entries import Entry, unpack
+from dray.large.join import PartSeen, SequenceKey
+from dray.manager.entries import Entry, part_of, unpack
 from dray.manager.queue.arrival_routes import ArrivalRoutes
 from dray.manager.queue.queues import StoredQueue
 from dray.model.classes import Part
@@ -104,8 +105,11 @@ def watch_arrivals(
         queue.parts.source_went_on(entry.route, entry.transaction, ended=ended)
 
 
-def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
-    """Count a part that a reader of single parts holds (`by` 1) or has put back (-1)."""
-    assembly = parts.get(seen.key)
-    if assembly is not None:
-        assembly.held += by
+def hold_parts(store: Records, queue: StoredQueue, entries: Iterable[bytes], by: int) -> None:
+    """Count parts that a reader of single parts holds (`by` 1) or has put back (-1)."""
+    if queue.index.part_count:
+        for packed in entries:
+            if part_of(packed) != Part.PLAIN:
+                assembly = queue.parts.get(part_seen(store, unpack(packed)).key)
+                if assembly is not None:
+                    assembly.held += by

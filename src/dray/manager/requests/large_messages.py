@@ -23,7 +23,13 @@ from dray.manager.entries import Entry, lengths_in, lookup_id_of, part_of, place
 from dray.manager.events import Into
 from dray.manager.peers import Holes
 from dray.manager.queue import StoredQueue
-from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
+from dray.manager.requests.receiving import (
+    check_may_take,
+    deadline_of,
+    entries_of,
+    hold_whole,
+    wait,
+)
 from dray.manager.requests.statuses import Statuses, statuses_of
 from dray.manager.session import Session, Waiter
 from dray.manager.transactions import Transactions, take
@@ -87,7 +93,7 @@ class LargeReceives:
             return
         if not isinstance(head.select, SelectFirst) and not head.timeout:
             raise MessageNotFound(f"no large message in {queue.name!r} has {told(head.select)}")
-        deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
+        deadline = deadline_of(context, head.timeout)
         wait(context, queue, Waiter(session, request_id, head, deadline))
 
     def receive_now(

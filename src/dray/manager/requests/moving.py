@@ -23,11 +23,17 @@ from dray.manager.queue import (
     REJECTED_BYTES,
     StoredQueue,
     cost_of_receiving,
-    hold_part,
+    hold_parts,
     part_seen,
     watch_arrivals,
 )
-from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
+from dray.manager.requests.receiving import (
+    check_may_take,
+    check_transaction,
+    deadline_of,
+    hold_singles,
+    wait,
+)
 from dray.manager.requests.sending import expires_us
 from dray.manager.requests.statuses import take_back
 from dray.manager.session import Session, Waiter
@@ -88,8 +94,7 @@ def handle_move(transactions: Transactions, session: Session, request_id: int, h
     else:
         owner = transactions.find_or_begin(session, head.transaction)
         owner.note_operations(context, 1, MOVED_BYTES)
-        if entry.part != Part.PLAIN:
-            hold_part(queue.parts, part_seen(context.store, entry), 1)
+        hold_parts(context.store, queue, [packed], 1)
         queue.index.hold(packed, owner.number)
         owner.moves.setdefault((queue.number, target.number), []).append(head.lookup_id)
     context.answer(session, request_id, Done(1))
@@ -301,7 +306,7 @@ def handle_receive_transaction(
     if not head.transaction or not queue.options.transactional:
         raise TransactionUsage("receive a whole transaction in a transaction of your own")
     if not receive_transaction_now(transactions, session, request_id, head):
-        deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
+        deadline = deadline_of(context, head.timeout)
         wait(context, queue, Waiter(session, request_id, head, deadline))
 
 

@@ -41,7 +41,7 @@ from dray.manager.queue import (
     Sought,
     StoredQueue,
     cost_of_receiving,
-    hold_part,
+    hold_parts,
     part_seen,
 )
 from dray.manager.session import Session, Waiter
@@ -86,47 +86,92 @@ class Receives:
         self.lookups = Lookups(self.context.store)
         """Positions of messages by their ids, while somebody asks for them."""
 
+    def handle(self, session: Session, request_id: int, head: Receive) -> None:
+        """Answer with messages, or let the request wait."""
+        context = self.context
+        queue = context.state.queues.numbered(head.queue)
+        _check_receive(queue, head)
+        sought = self._sought(queue, head, place=session.caller.place)
+        named = None if sought is None else (sought.lookup.kind, sought.key)
+        deadline = deadline_of(context, head.timeout)
+        waiter = Waiter(session, request_id, head, deadline, named)
+        if sought is None or sought.lookup.read_on():
+            self.answer_or_wait(waiter)
+        else:
+            self.lookups.unread.setdefault(sought.lookup, []).append(waiter)
 
-def handle_receive(receives: Receives, session: Session, request_id: int, head: Receive) -> None:
-    """Answer with messages, or let the request wait."""
-    context = receives.context
-    queue = context.state.queues.numbered(head.queue)
-    _check_receive(queue, head)
-    sought = look_for(receives, queue, head, place=session.caller.place)
-    waiter = Waiter(
-        session,
-        request_id,
-        head,
-        _deadline(context, head.timeout),
-        None if sought is None else (sought.lookup.kind, sought.key),
-    )
-    if sought is None or sought.lookup.read_on():
-        receive_or_wait(receives, waiter)
-    else:
-        receives.lookups.unread.setdefault(sought.lookup, []).append(waiter)
+    def answer_or_wait(self, waiter: Waiter) -> None:
+        """Answer a receive whose queue is read, or let it wait."""
+        head = waiter.head
+        assert isinstance(head, Receive)
+        if self.answer_now(waiter.session, waiter.request_id, head):
+            return
+        queue = self.context.state.queues.numbered(head.queue)
+        if isinstance(head.select, SelectOne) and not head.timeout:
+            raise MessageNotFound(f"no available message in {queue.name!r} has {told(head.select)}")
+        wait(self.context, queue, waiter)
+
+    def _sought(self, queue: StoredQueue, head: Receive, *, place: str = "") -> Sought | None:
+        """Tell where to look for the message that a receive names by an id; None for any other."""
+        try:
+            return self.lookups.sought(queue, head.select, self.context.now, place=place)
+        except Misuse as error:
+            raise MessageNotFound(f"no message in {queue.name!r} has that id: {error}") from error
+
+    def answer_now(self, session: Session, request_id: int, head: Receive) -> bool:
+        """Answer a receive if it can be answered; tell whether it was."""
+        context, transactions = self.context, self.transactions
+        queue = context.state.queues.numbered(head.queue)
+        if head.guarded and not head.peek:
+            check_plain_receive(queue)
+        candidates = self._candidates(queue, head)
+        found = within_frame(candidates, head.max_messages, head.max_bytes)
+        at_once = not head.peek and (head.claim or not head.transaction)
+        if at_once:
+            found = first_portion(context, found, to_journal=queue.keeper is not None)
+        if not found:
+            return False
+        packed = b"".join(found)
+        envelopes, body = envelopes_in(packed), bodies_in(context.store, packed)
+        refuse_damaged(context, queue, found, body, thorough=at_once)
+        if not head.peek:
+            if head.claim:
+                # As many as one fact can tell of, so nothing has to be counted.
+                owner = transactions.find_or_begin(session, head.transaction, claim=True)
+                owner.gathered(len(found))
+                hold_singles(context, queue, owner, found)
+            elif head.transaction:
+                _take(context, queue, transactions.find_or_begin(session, head.transaction), found)
+            else:
+                leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
+        # Nobody sees a claimed message before its commit, and that waits for the sync.
+        context.answer(session, request_id, Messages(envelopes), body, held=not head.claim)
+        return True
+
+    def _candidates(self, queue: StoredQueue, head: Receive) -> Iterator[bytes]:
+        match head.select:
+            case SelectFirst():
+                return queue.index.available()
+            case SelectRange(after):
+                return _up_to_held(queue, after)
+            case SelectNext(after, priority):
+                if priority is not None:
+                    return queue.index.of_priority(priority, after)
+                return queue.index.in_position_order(after)
+            case SelectAt(lookup_id):
+                packed = queue.index.find(lookup_id)
+                return iter(() if packed is None else (packed,))
+            case SelectById() | SelectByCorrelation():
+                sought = self._sought(queue, head)
+                assert sought is not None
+                found = sought.lookup.positions(sought.key)
+                return (packed for packed in found if _is_named(self.context, packed, head.select))
+        assert_never(head.select)
 
 
-def receive_or_wait(receives: Receives, waiter: Waiter) -> None:
-    """Answer a receive whose queue is read, or let it wait."""
-    context = receives.context
-    session, request_id, head = waiter.session, waiter.request_id, waiter.head
-    assert isinstance(head, Receive)
-    if receive_now(receives, session, request_id, head):
-        return
-    queue = context.state.queues.numbered(head.queue)
-    if isinstance(head.select, SelectOne) and not head.timeout:
-        raise MessageNotFound(f"no available message in {queue.name!r} has {told(head.select)}")
-    wait(context, queue, waiter)
-
-
-def look_for(
-    receives: Receives, queue: StoredQueue, head: Receive, *, place: str = ""
-) -> Sought | None:
-    """Tell where to look for the message that a receive names by an id; None for any other."""
-    try:
-        return receives.lookups.sought(queue, head.select, receives.context.now, place=place)
-    except Misuse as error:
-        raise MessageNotFound(f"no message in {queue.name!r} has that id: {error}") from error
+def deadline_of(context: Context, timeout: float | None) -> float | None:
+    """When a receive that begins to wait now gives up."""
+    return None if timeout is None else context.now + max(0.0, timeout)
 
 
 def wait(context: Context, queue: StoredQueue, waiter: Waiter) -> None:
@@ -155,37 +200,6 @@ def nothing_came(queue: StoredQueue, timeout: float | None) -> ReceiveTimeout:
     """The error of a receive whose time is over."""
     said = f"no message became available in {queue.name!r} within {timeout or 0:g} s"
     return ReceiveTimeout(said)
-
-
-def receive_now(receives: Receives, session: Session, request_id: int, head: Receive) -> bool:
-    """Answer a receive if it can be answered; tell whether it was."""
-    context, transactions = receives.context, receives.transactions
-    queue = context.state.queues.numbered(head.queue)
-    if head.guarded and not head.peek:
-        check_plain_receive(queue)
-    candidates = _candidates(receives, queue, head)
-    found = within_frame(candidates, head.max_messages, head.max_bytes)
-    at_once = not head.peek and (head.claim or not head.transaction)
-    if at_once:
-        found = first_portion(context, found, to_journal=queue.keeper is not None)
-    if not found:
-        return False
-    packed = b"".join(found)
-    envelopes, body = envelopes_in(packed), bodies_in(context.store, packed)
-    refuse_damaged(context, queue, found, body, thorough=at_once)
-    if not head.peek:
-        if head.claim:
-            # As many as one fact can tell of, so nothing has to be counted.
-            owner = transactions.find_or_begin(session, head.transaction, claim=True)
-            owner.gathered(len(found))
-            hold_singles(context, queue, owner, found)
-        elif head.transaction:
-            _take(context, queue, transactions.find_or_begin(session, head.transaction), found)
-        else:
-            leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
-    # Nobody sees a claimed message before its commit, and that waits for the sync.
-    context.answer(session, request_id, Messages(envelopes), body, held=not head.claim)
-    return True
 
 
 def handle_settle(
@@ -266,31 +280,6 @@ def _check_receive(queue: StoredQueue, head: Receive) -> None:
     check_may_take(queue)
 
 
-def _deadline(context: Context, timeout: float | None) -> float | None:
-    return None if timeout is None else context.now + max(0.0, timeout)
-
-
-def _candidates(receives: Receives, queue: StoredQueue, head: Receive) -> Iterator[bytes]:
-    match head.select:
-        case SelectFirst():
-            return queue.index.available()
-        case SelectRange(after):
-            return _up_to_held(queue, after)
-        case SelectNext(after, priority):
-            if priority is not None:
-                return queue.index.of_priority(priority, after)
-            return queue.index.in_position_order(after)
-        case SelectAt(lookup_id):
-            packed = queue.index.find(lookup_id)
-            return iter(() if packed is None else (packed,))
-        case SelectById() | SelectByCorrelation():
-            sought = look_for(receives, queue, head)
-            assert sought is not None
-            found = sought.lookup.positions(sought.key)
-            return (packed for packed in found if _is_named(receives.context, packed, head.select))
-    assert_never(head.select)
-
-
 def _up_to_held(queue: StoredQueue, after: int) -> Iterator[bytes]:
     """Messages after a position, up to the first that a transaction holds.
 
@@ -343,10 +332,7 @@ def hold_singles(
     context: Context, queue: StoredQueue, owner: OpenTransaction, found: list[bytes]
 ) -> None:
     """Hold messages for a transaction, parts of large ones each by itself."""
-    if queue.index.part_count:
-        for packed in found:
-            if part_of(packed) != Part.PLAIN:
-                hold_part(queue.parts, part_seen(context.store, unpack(packed)), 1)
+    hold_parts(context.store, queue, found, 1)
     hold(queue, owner, found)
     owner.singles.setdefault(queue.number, []).extend(positions_in(b"".join(found)))
 

@@ -118,7 +118,6 @@ _TRANSACTIONS: _Table[Transactions] = {
     batch_frames.CommitBatch: handle_commit_batch,
     batch_frames.DropStaged: handle_drop_staged,
 }
-_RECEIVES: _Table[receiving.Receives] = {message_frames.Receive: receiving.handle_receive}
 _LINKS: _Table[Links] = {
     queue_frames.DescribeQueue: admin.handle_describe_queue,
     queue_frames.ListQueues: admin.handle_list,
@@ -158,10 +157,10 @@ class Requests:
             _bound(_RIGHTS, self._rights),
             _bound(_WORKS, transactions.works),
             _bound(_TRANSACTIONS, transactions),
-            _bound(_RECEIVES, receives),
             _bound(_LINKS, links),
             _bound(_LINKS_AND_STREAMS, links, streams, started=context.now),
             {
+                message_frames.Receive: receives.handle,
                 large_frames.LargeReceive: large.handle,
                 message_frames.Commit: transactions.handle_commit,
                 message_frames.Abort: transactions.handle_abort,

@@ -6,7 +6,7 @@ from dray.errors import DrayError, StorePoisoned
 from dray.manager.queue import Lookup, StoredQueue
 from dray.manager.requests.large_messages import LargeReceives
 from dray.manager.requests.moving import receive_transaction_now
-from dray.manager.requests.receiving import Receives, nothing_came, receive_now, receive_or_wait
+from dray.manager.requests.receiving import Receives, nothing_came
 from dray.manager.session import IdKind, Session, Waiter
 from dray.manager.state import Deadlines
 from dray.wire.message_frames import Receive, ReceiveTransaction
@@ -102,7 +102,7 @@ class Waiters:
 
     def _answer(self, waiter: Waiter) -> None:
         try:
-            receive_or_wait(self._receives, waiter)
+            self._receives.answer_or_wait(waiter)
         except DrayError as error:
             self._context.refuse(waiter.session, waiter.request_id, error)
         else:
@@ -146,7 +146,7 @@ class Waiters:
         head = waiter.head
         try:
             if isinstance(head, Receive):
-                return receive_now(receives, session, request_id, head)
+                return receives.answer_now(session, request_id, head)
             if isinstance(head, ReceiveTransaction):
                 return receive_transaction_now(receives.transactions, session, request_id, head)
             return self._large.receive_now(session, request_id, head)

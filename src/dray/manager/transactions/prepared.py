@@ -16,7 +16,7 @@ from dray.manager.change import arrival_wish, entries_at, record_of
 from dray.manager.context import Context
 from dray.manager.entries import Staged, packed_tails, split_tails, unpack, with_key
 from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_lookups
-from dray.manager.queue import StoredQueue, hold_part, part_seen
+from dray.manager.queue import StoredQueue, hold_parts, part_seen
 from dray.manager.rights import manages_all, owns
 from dray.manager.session import Session
 from dray.manager.transactions.mixing import note_sent
@@ -206,10 +206,9 @@ def _hold_again(
     context: Context, queue: StoredQueue, transaction: OpenTransaction, lookups: bytes
 ) -> list[int]:
     lookup_ids = unpack_lookups(lookups)
-    for packed in entries_at(queue, lookup_ids):
-        entry = unpack(packed)
-        if entry.part != Part.PLAIN:
-            hold_part(queue.parts, part_seen(context.store, entry), 1)
+    entries = entries_at(queue, lookup_ids)
+    hold_parts(context.store, queue, entries, 1)
+    for packed in entries:
         queue.index.hold(packed, transaction.number)
     return lookup_ids
 

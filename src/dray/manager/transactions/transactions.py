@@ -16,9 +16,9 @@ from __future__ import annotations
 from dray.errors import DrayError, TransactionAborted, TransactionSequence
 from dray.manager.change import CommitFact, entries_at, forget_parts, leave_all
 from dray.manager.context import MICROSECONDS, Context
-from dray.manager.entries import Staged, expires_us_of, is_express_entry, unpack
+from dray.manager.entries import Staged, expires_us_of, is_express_entry
 from dray.manager.facts import BatchStaged, PreparedAborted, PutBack, UploadDropped, pack_lookups
-from dray.manager.queue import StoredQueue, hold_part, part_seen
+from dray.manager.queue import StoredQueue, hold_parts
 from dray.manager.rights import Rights
 from dray.manager.session import Session
 from dray.manager.state import Deadlines, Outcomes
@@ -29,7 +29,7 @@ from dray.manager.transactions.open_transaction import OpenTransaction, Transact
 from dray.manager.transactions.reservations import Reservations, give_up_reservations
 from dray.manager.works import Works
 from dray.model.arguments import no_sense
-from dray.model.classes import MessageClass, Part
+from dray.model.classes import MessageClass
 from dray.model.limits import MESSAGE_NUMBER_MAX, STAGED_AGE_S_MAX, UPLOAD_AGE_S_MAX
 from dray.wire.batch_frames import StageForBatch
 from dray.wire.frames import Done
@@ -365,10 +365,7 @@ def _gather_moves(context: Context, fact: CommitFact, transaction: OpenTransacti
 def _put_back(works: Works, queue: StoredQueue, lookup_ids: list[int], singles: list[int]) -> None:
     context = works.context
     if queue.index.part_count:
-        for packed in entries_at(queue, singles):
-            entry = unpack(packed)
-            if entry.part != Part.PLAIN:
-                hold_part(queue.parts, part_seen(context.store, entry), -1)
+        hold_parts(context.store, queue, entries_at(queue, singles), -1)
     purged = [each for each in lookup_ids if each in queue.purge_pending]
     gone = frozenset(purged)
     for lookup_id in lookup_ids:
