@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import checked
 from dray.errors import (
@@ -54,13 +54,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from dray.spark.landing.batch import Examined, QueueKey
+    from dray.spark.landing.batch import Examined
     from dray.spark.landing.delta import DeltaLandedTable
     from dray.spark.landing.objects import StorePayloads
     from dray.spark.landing.places import Payloads
-    from dray.spark.landing.pulling import Puller
+    from dray.spark.landing.puller import ManagerPuller
+    from dray.spark.landing.settler import ManagerSettler
     from dray.spark.landing.summary import LandingSummary
-    from dray.spark.landing.table import LandedTable, QueueReached
+    from dray.spark.landing.table import LandedTable
     from dray.spark.source.catalogue import Catalogue
 
 logger = logging.getLogger(__name__)
@@ -71,25 +72,6 @@ quick disk. A crash does not repeat it all, since payloads that are in place are
 TABLES = ("parquet", "delta")
 
 Report = Callable[["LandingSummary"], None]
-
-
-class QueueSettler(Protocol):
-    """Requests of the driver to managers once rows are durable."""
-
-    def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
-        """Take from the queue what `reached` says is landed; say how far that is. Idempotent.
-
-        Raises `QueueRecreated`, and takes nothing, from another birth of the queue.
-        """
-        ...
-
-    def set_aside(self, key: QueueKey, sequence_id: str) -> str:
-        """Have what only a newer program can read moved aside; say so, or "" if it is gone."""
-        ...
-
-    def close(self) -> None:
-        """Let go of connections."""
-        ...
 
 
 @checked
@@ -149,7 +131,7 @@ def land(
     try:
         with _session(session) as spark:
             landing = Landing(
-                directory, ManagerPuller(credentials=named), settler, report,
+                directory, ManagerPuller(named), settler, report,
                 fail_on_data_loss=fail_on_data_loss,
                 accept_new_queue=accept_new_queue,
                 table=table,
@@ -166,13 +148,13 @@ def land(
 
 
 class Landing:
-    """One landing into one directory, of rows from anywhere, payloads from any `Puller`."""
+    """One landing into one directory, of rows from anywhere."""
 
     def __init__(
         self,
         out: Path,
-        puller: Puller,
-        settler: QueueSettler,
+        puller: ManagerPuller,
+        settler: ManagerSettler,
         report: Report | None = None,
         *,
         fail_on_data_loss: bool = False,
@@ -189,13 +171,12 @@ class Landing:
         from dray.spark.landing.summary import LandingSummary
 
         self.out = out.absolute()
-        folder = self.out / "payload"
-        self._payloads: Payloads = payloads or FolderPayloads(folder)
+        self._payloads: Payloads = payloads or FolderPayloads(self.out / "payload")
         self._url = payloads.url if payloads else None
         self._ranges = self.out / "_dray" / "messages"
         self.summary = LandingSummary(
             out=self.out,
-            payload_directory=payloads.folder if payloads else folder,
+            payload_directory=self._payloads.folder,
             table_directory=self.out / "table",
         )
         self._puller = puller

@@ -49,7 +49,7 @@ class StorePayloads(NamedTuple):
                 store.call_s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload)
 
     def placement(self, name: str, expected: Expected) -> ObjectPlacement:
-        """See `Payloads`."""
+        """On an executor: one payload on its way."""
         return ObjectPlacement(self, name, expected)
 
     def keep_names(self) -> None:

@@ -28,7 +28,6 @@ _NAME_BYTES_MAX = 200
 """File systems take 255; `.`, the chance and `.partial` want 26 of them."""
 _UNSAFE = re.compile(r"[^\w.\-+@=,() ]+")
 _UNSAFE_IN_ID = re.compile(r"[^0-9A-Za-z]+")
-_HASHED_AT_ONCE = 1 << 20
 PARTIAL_SUFFIX = ".partial"
 
 
@@ -138,15 +137,8 @@ class PayloadTarget:
 
 
 def file_digest(file: BinaryIO, kind: str, begun: Digest | None = None) -> str:
-    """The digest of a file from where it stands, at constant memory.
-
-    `begun` has taken in what is before that.
-    """
-    digest = begun or DIGESTS[kind]()
-    buffer = bytearray(_HASHED_AT_ONCE)
-    view = memoryview(buffer)
-    while count := file.readinto(buffer):  # type: ignore[attr-defined]
-        digest.update(view[:count])
+    """The digest of a file from where it stands; `begun` has taken in what is before that."""
+    digest = hashlib.file_digest(file, lambda: begun or DIGESTS[kind]())  # type: ignore[arg-type, return-value]
     return digest.hexdigest()
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from dray.errors import InvalidConfiguration
 from dray.fsync import sync_folder
@@ -14,7 +14,6 @@ from dray.spark.landing.messages import check_written
 from dray.spark.landing.objects import StorePayloads
 from dray.spark.landing.payload import (
     Expected,
-    PayloadTarget,
     Placement,
     PutPayload,
     file_digest,
@@ -26,60 +25,19 @@ _URL_NOTE = Path("_dray") / "payloads"
 """Says to which URL the payloads of a landing went; there is none if they are in the directory."""
 
 
-class PayloadPlacement(Protocol):
-    """One payload on its way into its place."""
-
-    def is_done(self) -> bool:
-        """Whether the very payload is in its place already."""
-        ...
-
-    def fill(self, pull: Callable[[PayloadTarget], str]) -> None:
-        """Let `pull` write the bytes and give their digest; put them in place if they are right."""
-        ...
-
-    @property
-    def etag(self) -> str:
-        """The mark that a store gave to what is in place; empty for a file."""
-        ...
-
-
-class Payloads(Protocol):
-    """Where payloads are put. It goes to the executors pickled."""
-
-    def begin(self) -> None:
-        """In the driver, before a landing: remove what unfinished attempts left."""
-        ...
-
-    def placement(self, name: str, expected: Expected) -> PayloadPlacement:
-        """On an executor: one payload on its way."""
-        ...
-
-    def keep_names(self) -> None:
-        """On an executor: have the names of what is in place outlast a crash."""
-        ...
-
-    def drop(self, attempt: str) -> None:
-        """In the driver: remove the pieces of a micro-batch that nobody puts together."""
-        ...
-
-    def check(self, put: Sequence[PutPayload]) -> None:
-        """In the driver, before the commit: raise `StoreError` if something is not in place."""
-        ...
-
-
 class FolderPayloads(NamedTuple):
     """Payloads as files of one directory."""
 
     folder: Path
 
     def begin(self) -> None:
-        """Make the directory; remove partial files."""
+        """In the driver, before a landing: make the directory, remove partial files."""
         with disk_told(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             remove_partials(self.folder)
 
     def placement(self, name: str, expected: Expected) -> Placement:
-        """See `Payloads`."""
+        """On an executor: one payload on its way."""
         return Placement(self.folder / name, expected)
 
     def piece_placement(
@@ -89,16 +47,16 @@ class FolderPayloads(NamedTuple):
         return PiecePlacement(self.folder / name, expected, piece, attempt)
 
     def keep_names(self) -> None:
-        """See `Payloads`."""
+        """On an executor: have the names of what is in place outlast a crash."""
         sync_folder(self.folder)
 
     def drop(self, attempt: str) -> None:
-        """See `Payloads`."""
+        """In the driver: remove the pieces of a micro-batch that nobody puts together."""
         with disk_told(self.folder):
             remove_partials(self.folder, attempt)
 
     def check(self, put: Sequence[PutPayload]) -> None:
-        """See `Payloads`."""
+        """In the driver, before the commit: raise `StoreError` if something is not in place."""
         for each in put:
             with disk_told(self.folder):
                 check_written(self.folder / each.name, each.size)
@@ -113,14 +71,18 @@ class FolderPayloads(NamedTuple):
             return os.fstat(file.fileno()).st_size, file_digest(file, kind)
 
 
-def payloads_in(folder: str) -> FolderPayloads | StorePayloads:
+Payloads = FolderPayloads | StorePayloads
+"""Where payloads are put. It goes to the executors pickled."""
+
+
+def payloads_in(folder: str) -> Payloads:
     """The payloads whose places all begin with `folder`, as a landing names it."""
     if "://" in folder:
         return StorePayloads(folder.removesuffix("/payload"))
     return FolderPayloads(Path(folder))
 
 
-def payloads_of(directory: Path) -> FolderPayloads | StorePayloads:
+def payloads_of(directory: Path) -> Payloads:
     """Where the payloads of a landing into `directory` are."""
     try:
         return StorePayloads((directory / _URL_NOTE).read_text().strip())

@@ -24,17 +24,14 @@ if TYPE_CHECKING:
 
 
 class ManagerPuller:
-    """Reads payloads from their managers, fragment by fragment, at constant memory."""
+    """Reads payloads from their managers, fragment by fragment, at constant memory.
 
-    def __init__(
-        self, claim_timeout_s: float = CLAIM_TIMEOUT_S, credentials: str | None = None
-    ) -> None:
-        """Begin without a connection; warn of claims that last longer than the time given.
+    It goes to the executors pickled, and is used by one task.
+    """
 
-        `credentials` names the file that `read_credentials` reads.
-        """
+    def __init__(self, credentials: str | None = None) -> None:
+        """Begin without a connection; `credentials` is the file of `read_credentials`."""
         self._managers = Managers(credentials)
-        self._claim_timeout_s = claim_timeout_s
 
     def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:
         """Write the whole payload; every record's CRC32C and the digest are checked on the way."""
@@ -74,7 +71,7 @@ class ManagerPuller:
     def comes_back(self, row: dict[str, Any]) -> bool:
         """Wait while a transaction holds what was not found; whether it may be there again."""
         queue = self._managers.raw_queue(row["manager"], row["queue"])
-        return is_there(queue, row["first_lookup_id"], self._claim_timeout_s)
+        return is_there(queue, row["first_lookup_id"], CLAIM_TIMEOUT_S)
 
     def close(self) -> None:
         """Close the connections."""

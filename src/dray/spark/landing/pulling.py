@@ -11,51 +11,30 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dray.errors import MessageNotFound, StoreError
 from dray.spark.landing.messages import write_range
-from dray.spark.landing.payload import Expected, PayloadTarget, payload_name
-from dray.spark.landing.pieces import Piece, PieceTarget
+from dray.spark.landing.payload import Expected, payload_name
+from dray.spark.landing.pieces import Piece
 from dray.spark.landing.places import FolderPayloads, Payloads
 from dray.spark.schema import PIECE, PULLED, RANGE, TAKEN, UNREADABLE, batch_of
 
+if TYPE_CHECKING:
+    from dray.spark.landing.puller import ManagerPuller
+
 _WORTH = ("landed", "hole", UNREADABLE, TAKEN, PIECE)
 """States of the pieces of one message: which of them tells of the whole."""
-
-
-class Puller(Protocol):
-    """Where payload bytes come from. It goes to the executors pickled, and is used by one task."""
-
-    def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:
-        """Write the whole payload of `row` to `target`; give the digest of what was written."""
-        ...
-
-    def pull_piece(self, row: dict[str, Any], piece: Piece, target: PieceTarget) -> None:
-        """Write one piece of the payload of `row`."""
-        ...
-
-    def messages(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """The small messages of a range (`schema.MESSAGES`)."""
-        ...
-
-    def comes_back(self, row: dict[str, Any]) -> bool:
-        """Wait while a transaction holds what `pull` did not find; whether to try again."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what it holds, at the end of the task."""
-        ...
 
 
 class PullInto(NamedTuple):
     """Puts what rows name in place; its `all` is the function for `mapInArrow`."""
 
     payloads: Payloads
-    puller: Puller
+    puller: ManagerPuller
     fail_on_data_loss: bool = False
     ranges: Path = Path()
     """Where the small messages of a range are written to."""
