@@ -23,6 +23,12 @@ class LandingProgress(NamedTuple):
     upto: int = 0
     beyond: tuple[Range, ...] = ()
 
+    def has(self, position: int) -> bool:
+        """Whether the message at a position is landed."""
+        return position <= self.upto or any(
+            first <= position <= last for first, last in self.beyond
+        )
+
     def noting(self, ranges: Iterable[Range]) -> LandingProgress:
         """The same, with more ranges landed."""
         return LandingProgress(self.upto, tuple(join_ranges([*self.beyond, *ranges])))

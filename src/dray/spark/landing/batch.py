@@ -15,7 +15,7 @@ import pyarrow as pa
 from dray.model.ids import split_id
 from dray.spark.landing.summary import HoleLanded
 from dray.spark.landing.table import QueueReached, Reached, TransactionReached
-from dray.spark.positions import LandingProgress, Range
+from dray.spark.positions import Range
 from dray.spark.schema import LANDED, TAKEN, UNREADABLE
 from dray.spark.source.offsets import QueueBirth, check_birth
 
@@ -82,7 +82,8 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
             unreadable.append((key, sequence_id))
             continue
         if is_landed or sequence_id in seen:
-            again = _is_duplicate(row, before.progress) or sequence_id in seen
+            # One that the table has may stand elsewhere in the queue than when it was landed.
+            again = sequence_id in seen or not before.progress.has(row["first_lookup_id"])
             duplicates, replayed = duplicates + again, replayed + (not again)
             reached = reached.with_queue(manager_id, queue, _noted(before, row))
             continue
@@ -106,14 +107,6 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
         table, reached, tuple(queues), sum(row["size"] for row in fresh if row["payload"]),
         duplicates, replayed, disorder, tuple(holes), taken, tuple(unreadable), len(fresh),
     )  # fmt: skip
-
-
-def _is_duplicate(row: dict[str, Any], progress: LandingProgress) -> bool:
-    """Whether a row that the table has stands elsewhere in the queue than when it was landed."""
-    first = row["first_lookup_id"]
-    return first > progress.upto and not any(
-        begin <= first <= end for begin, end in progress.beyond
-    )
 
 
 def _noted(reached: QueueReached, row: dict[str, Any]) -> QueueReached:

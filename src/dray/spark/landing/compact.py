@@ -10,9 +10,7 @@ the rest. A Delta table is joined by its own `optimize`, which is one commit of 
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,11 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dray.client.calls.public_calls import checked
-from dray.errors import InvalidConfiguration, StoreLocked
+from dray.errors import InvalidConfiguration
 from dray.model.limits import MIB
 from dray.model.words import size_in_bytes
 from dray.spark.failure import disk_told
-from dray.spark.landing.generations import begin_generation, commits_locked, publish
+from dray.spark.landing.generations import (
+    begin_generation,
+    commits_locked,
+    publish,
+    working_alone,
+)
 from dray.spark.landing.table import (
     FOOTER_KEY,
     PREFIX,
@@ -72,7 +75,8 @@ def compact(out: str | Path, *, file_size: int | str = FILE_SIZE) -> CompactionS
             f"{out} has no table of a landing; name the directory that a landing wrote into"
         )
     size = size_in_bytes(file_size)
-    with disk_told(table), _only_one(table.parent / "_dray"):
+    refusal = f"another compaction works in {table.parent}; wait for it"
+    with disk_told(table), working_alone(table, "compact.lock", refusal):
         before = _files_of(table, is_delta=is_delta)
         bytes_before = sum(path.stat().st_size for path in before)
         if is_delta:
@@ -157,15 +161,3 @@ def _groups(paths: list[Path]) -> Iterator[pa.Table]:
                     batches, held = [], 0
     if batches:
         yield pa.Table.from_batches(batches).cast(LANDED)
-
-
-@contextmanager
-def _only_one(home: Path) -> Iterator[None]:
-    """Keep every other compaction out; the kernel lets go when this process dies."""
-    home.mkdir(exist_ok=True)
-    with (home / "compact.lock").open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreLocked(f"another compaction works in {home.parent}; wait for it") from error
-        yield

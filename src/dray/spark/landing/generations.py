@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dray.errors import InvalidConfiguration
+from dray.errors import InvalidConfiguration, StoreLocked
 from dray.fsync import sync_folder
 
 _PREFIX, _PARTIAL = "table-", ".partial"
@@ -62,6 +62,20 @@ def publish(table: Path, begun: Path) -> None:
     begun.rename(complete)
     sync_folder(home)
     _point(table, complete)
+
+
+@contextmanager
+def working_alone(table: Path, lock: str, refusal: str) -> Iterator[None]:
+    """Keep others with the same `lock` out of a table; the kernel lets go when this process dies.
+
+    Raises `StoreLocked` with the refusal if somebody has it.
+    """
+    with (_home_of(table) / lock).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreLocked(refusal) from error
+        yield
 
 
 @contextmanager

@@ -16,7 +16,6 @@ A landing into a store puts the payloads there, as objects (`objects.py`).
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import secrets
 import time
@@ -27,14 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import checked
-from dray.errors import (
-    InvalidConfiguration,
-    MessageNotFound,
-    QueueRecreated,
-    StoreLocked,
-)
+from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated
 from dray.model.words import counted, size_in_bytes
 from dray.spark.failure import disk_told
+from dray.spark.landing.generations import working_alone
 from dray.spark.landing.outs import directory_of
 from dray.spark.landing.query import AT_ONCE, LandingQuery, Until
 from dray.spark.landing.streams import (
@@ -197,7 +192,8 @@ class Landing:
         self._started_at = time.monotonic()
         with disk_told(self.out):
             self._ranges.mkdir(parents=True, exist_ok=True)
-        with _only_one(self.out / "_dray"):
+        refusal = f"another landing works in {self.out}; wait for it or land elsewhere"
+        with working_alone(self.summary.table_directory, "lock", refusal):
             note_url(self.out, self._url)
             self._payloads.begin()
             with disk_told(self.out):
@@ -402,16 +398,3 @@ def _session(given: SparkSession | None) -> Iterator[SparkSession]:
         return
     with spark_session(name="dray land") as started:
         yield started
-
-
-@contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
-    """Keep every other landing out of a directory; the kernel lets go when this process dies."""
-    with (directory / "lock").open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreLocked(
-                f"another landing works in {directory.parent}; wait for it or land elsewhere"
-            ) from error
-        yield

@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 from dray.errors import StoreError
 from dray.model.words import counted
 from dray.spark.failure import disk_told
+from dray.spark.landing.batch import in_order
 from dray.spark.landing.summary import LandingSummary
 from dray.spark.landing.table import Reached
-from dray.spark.positions import LandingProgress, Range
+from dray.spark.positions import Range
 from dray.spark.schema import LANDED, MESSAGES, spark_arrow
 
 SUFFIX = ".arrow"
-_ORDER = [("manager_id", "ascending"), ("queue", "ascending"), ("first_lookup_id", "ascending")]
 
 
 def write_range(directory: Path, batches: Iterable[pa.RecordBatch]) -> tuple[str, int, int]:
@@ -124,18 +124,18 @@ def count_again(
         ["manager_id", "queue", "queue_born", "lookup_id", "again"]
     ).to_pylist():
         progress = before.birth(row["manager_id"], row["queue"], row["queue_born"]).progress
-        replayed = row["again"] and _has(progress, row["lookup_id"])
+        replayed = row["again"] and progress.has(row["lookup_id"])
         summary.replayed += replayed
         summary.duplicates += not replayed
 
 
 def in_table_order(large: pa.Table, messages: pa.Table) -> pa.Table:
-    """Rows of both kinds in queue order."""
+    """The rows of both kinds in queue order, which is the order of their commits."""
     if not large.num_rows:
         return messages
     if not messages.num_rows:
         return large
-    return pa.concat_tables([large, messages]).sort_by(_ORDER)
+    return in_order(pa.concat_tables([large, messages]))
 
 
 def _first_of_each(ids: pa.ChunkedArray) -> pa.Array:
@@ -147,12 +147,6 @@ def _first_of_each(ids: pa.ChunkedArray) -> pa.Array:
     for at, each in enumerate(told):
         first.setdefault(each, at)
     return pa.array([first[each] == at for at, each in enumerate(told)], pa.bool_())
-
-
-def _has(progress: LandingProgress, position: int) -> bool:
-    return position <= progress.upto or any(
-        first <= position <= last for first, last in progress.beyond
-    )
 
 
 def _ranges(positions: np.ndarray[Any, Any]) -> list[Range]:

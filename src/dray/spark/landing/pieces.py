@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -94,8 +93,9 @@ class PiecePlacement:
                 )
                 pull(target)
                 os.fsync(descriptor)
-                with _locked(file):
-                    return self._put_together(file, target)
+                # One task at a time; the kernel lets go of the lock when the file is closed.
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                return self._put_together(file, target)
 
     def _put_together(self, file: BinaryIO, target: PieceTarget) -> bool:
         if self._path.exists() and self._whole.is_done():
@@ -125,13 +125,3 @@ class PiecePlacement:
         self._partial.unlink(missing_ok=True)
         for number in range(1, self._piece.total + 1):
             self._marker(number).unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(file: BinaryIO) -> Iterator[None]:
-    """One task at a time; the kernel lets go of a lock when its process dies."""
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
