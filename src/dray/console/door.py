@@ -33,6 +33,7 @@ from dray.console.statuses import status_of
 from dray.console.visitors import Visitors
 from dray.errors import AccessDenied, DrayError
 from dray.model.callers import Credential
+from dray.model.names import shown_host
 from dray.own_files import create_own, make_own_folder
 
 SIGN_IN: Final = "/sign-in"
@@ -262,7 +263,7 @@ def _without_port(host: str) -> str:
     except ValueError:
         return ""
     name = parts.hostname or ""
-    shown = f"[{name}]" if ":" in name else name
+    shown = shown_host(name)
     return shown if host in {shown, f"{shown}:{parts.port}"} else ""
 
 

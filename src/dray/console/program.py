@@ -28,6 +28,7 @@ from dray.console.http.server import end_with_input, server
 from dray.console.v1 import TokenHolders
 from dray.errors import InvalidConfiguration
 from dray.model.callers import Credential
+from dray.model.names import shown_host
 from dray.net.certificates import names_of
 from dray.net.doors import runtime_link
 from dray.net.listening import http_address, listening_socket
@@ -172,8 +173,8 @@ def _place(goal: tuple[str, int] | Path, listening: socket.socket, *, secure: bo
     """The origin by which a browser calls the console."""
     if isinstance(goal, Path):
         return "http://localhost"
-    host = f"[{goal[0]}]" if ":" in goal[0] else goal[0]
-    return f"{'https' if secure else 'http'}://{host}:{listening.getsockname()[1]}"
+    port = listening.getsockname()[1]
+    return f"{'https' if secure else 'http'}://{shown_host(goal[0])}:{port}"
 
 
 def _keeping(
@@ -188,8 +189,7 @@ def _keeping(
         file = goal.with_name(f"{goal.name}.url")
         return Doorkeeping(LOOPBACK, start=StartLink(file, place))
     cookie = f"dray-console-{place.rpartition(':')[2]}"
-    host = f"[{goal[0]}]" if ":" in goal[0] else goal[0].lower()
-    names = {host, *LOOPBACK}
+    names = {shown_host(goal[0].lower()), *LOOPBACK}
     if options.tls_cert is not None:
         # A name of the certificate is ours: a browser checks it before it sends anything.
         names |= set(names_of(options.tls_cert))

@@ -80,9 +80,13 @@ class QueueAddress(NamedTuple):
         """The canonical text."""
         if not self.remote:
             return self.local_name
-        host = f"[{self.host}]" if ":" in self.host else self.host
         scheme = _SECURE_SCHEME if self.secure else _SCHEME
-        return f"{scheme}://{host}:{self.port}/{self.local_name}"
+        return f"{scheme}://{shown_host(self.host)}:{self.port}/{self.local_name}"
+
+
+def shown_host(host: str) -> str:
+    """A host as it stands in an address: an IPv6 address has brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def parse_queue_address(text: str) -> QueueAddress:

@@ -12,7 +12,7 @@ from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.forks import keep_from_children
 from dray.model.arguments import shown, shown_address
 from dray.model.callers import Credential
-from dray.model.names import DEFAULT_PORT, is_host
+from dray.model.names import DEFAULT_PORT, is_host, shown_host
 from dray.net.tls import said_of, trusting
 from dray.net.tokens import TOKEN_VARIABLE, is_within_machine, read_token
 
@@ -70,8 +70,7 @@ class Address(NamedTuple):
         """The address as a URL."""
         if self.path:
             return f"dray+unix://{quote(self.path)}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'drays' if self.secure else 'dray'}://{host}:{self.port}"
+        return f"{'drays' if self.secure else 'dray'}://{shown_host(self.host)}:{self.port}"
 
     def dial(self) -> socket.socket:
         """Connect; raises `ConnectionLost`."""

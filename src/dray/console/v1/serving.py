@@ -27,6 +27,7 @@ from dray.console.v1.calls import problem
 from dray.console.v1.holders import TokenHolders
 from dray.console.v1.operators import OPERATORS, passed_on
 from dray.console.v1.routes import routes
+from dray.model.names import shown_host
 from dray.net.listening import http_address, listening_socket
 from dray.net.tokens import is_within_machine
 
@@ -87,4 +88,4 @@ def _url_of(goal: tuple[str, int] | Path, sock: socket.socket) -> str:
     if isinstance(goal, Path):
         return f"http+unix://{goal}"
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{shown_host(host)}:{port}"

@@ -20,6 +20,7 @@ from ipaddress import ip_address
 
 from dray.daemon.limits import ACCOUNT_NAMES_KEPT
 from dray.model.callers import NOBODY, Caller, caller_name
+from dray.model.names import shown_host
 from dray.net.tls import TunnelEnd
 
 _log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ def shown_address(address: object) -> str:
     if not isinstance(address, tuple):
         return ""
     host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{shown_host(host)}:{port}"
 
 
 def _account(sock: socket.socket) -> Caller:

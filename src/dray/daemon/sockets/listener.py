@@ -22,6 +22,7 @@ from dray.errors import AddressInUse, InvalidConfiguration
 from dray.forks import keep_from_children
 from dray.manager.notices import NoticeKind
 from dray.model.arguments import shown
+from dray.model.names import shown_host
 
 _OWNER_ONLY = 0o600
 _OWNER_AND_GROUP = 0o660
@@ -107,8 +108,7 @@ def listen_tcp(host: str, port: int) -> tuple[socket.socket, str]:
             ) from error
         raise InvalidConfiguration(f"cannot listen on {host}:{port}: {error.strerror}") from error
     bound = sock.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    return sock, f"dray://{shown}:{bound}"
+    return sock, f"dray://{shown_host(host)}:{bound}"
 
 
 def listen_unix(path: str, group: str | None = None) -> tuple[socket.socket, str]:

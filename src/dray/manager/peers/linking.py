@@ -14,6 +14,7 @@ from dray.manager.facts import EndForgotten
 from dray.manager.notices import NoticeKind
 from dray.manager.queue import StoredQueue
 from dray.model.limits import END_AGE_S_MAX, LINK_CHANGES_KEPT
+from dray.model.names import shown_host
 from dray.model.queue import DeliveryInfo, LinkChange
 
 
@@ -96,8 +97,7 @@ class PeerLink:
 
 def address_of(peer: Peer) -> str:
     """The address of a peer as people write it."""
-    host = f"[{peer.host}]" if ":" in peer.host else peer.host
-    return f"{'drays' if peer.secure else 'dray'}://{host}:{peer.port}"
+    return f"{'drays' if peer.secure else 'dray'}://{shown_host(peer.host)}:{peer.port}"
 
 
 def diverged(peer: Peer, queue: str) -> str:
