@@ -13,12 +13,9 @@ It is a client of one queue manager like any other, in a process of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import msgspec
 
 from dray.errors import InvalidConfiguration
-
-if TYPE_CHECKING:
-    from dray.console.program import ConsoleOptions
 
 __all__ = ["run"]
 
@@ -36,10 +33,4 @@ def run(options: dict[str, object]) -> int:
         raise InvalidConfiguration(
             f"the console needs the package {error.name}; install dray[console]"
         ) from error
-    return program.run(_options(program.ConsoleOptions, options))
-
-
-def _options(kind: type[ConsoleOptions], given: dict[str, object]) -> ConsoleOptions:
-    import msgspec
-
-    return msgspec.convert(given, kind)
+    return program.run(msgspec.convert(options, program.ConsoleOptions))

@@ -228,7 +228,7 @@ def templates() -> Environment:
         "counted": counted,
         "moment": time_text,
         "ago": _ago,
-        "capitalize_first": _capitalized,
+        "capitalize_first": capitalized,
         "as_sentence": as_sentence,
     }
     found.globals |= {"asset": _asset}
@@ -242,7 +242,7 @@ def _visible(value: object) -> object:
     return value
 
 
-def _capitalized(sentence: str) -> str:
+def capitalized(sentence: str) -> str:
     """An error as a sentence of its own: its first letter large, the rest as it is."""
     return sentence[:1].upper() + sentence[1:]
 
@@ -250,7 +250,7 @@ def _capitalized(sentence: str) -> str:
 def as_sentence(words: str) -> Markup:
     """An error as a sentence of its own, with its end; what stands in backticks is code."""
     end = "" if words.endswith((".", "?", "!")) else "."
-    pieces = _CODE.split(_INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", _capitalized(words)) + end)
+    pieces = _CODE.split(_INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", capitalized(words)) + end)
     return Markup("").join(
         Markup("<code>{}</code>").format(each) if at % 2 else each for at, each in enumerate(pieces)
     )

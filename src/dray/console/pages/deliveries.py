@@ -11,7 +11,6 @@ from starlette.routing import BaseRoute, Route
 from dray.aio import Manager
 from dray.console.form import read_form
 from dray.console.pages.asking import Shared, ask, at, done, link, show
-from dray.console.pages.doctor import finding_of
 from dray.errors import AccessDenied, Misuse, QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.queue import PeerInfo, QueueInfo
@@ -27,8 +26,7 @@ class Delivery(NamedTuple):
     """One outgoing queue, with the sentences of the doctor about it."""
 
     info: QueueInfo
-    findings: list[list[str]]
-    """Each in pieces; every second one is a command."""
+    findings: list[str]
 
 
 async def _deliveries(request: Request) -> Response:
@@ -41,9 +39,9 @@ async def _deliveries(request: Request) -> Response:
 async def _look(manager: Manager) -> tuple[list[Delivery], list[PeerInfo]]:
     outgoing = [each for each in await manager.queues() if each.kind is QueueKind.OUTGOING]
     outgoing.sort(key=lambda each: (-each.message_count, each.name))
-    sentences: dict[str, list[list[str]]] = {}
+    sentences: dict[str, list[str]] = {}
     for finding in await manager.doctor() if outgoing else []:
-        sentences.setdefault(finding.queue, []).append(finding_of(finding).pieces)
+        sentences.setdefault(finding.queue, []).append(finding.sentence)
     found = []
     for each in outgoing[:_SHOWN_MAX]:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
@@ -14,8 +13,6 @@ from dray.console.pages.asking import Shared, at, done, link, show
 from dray.errors import Misuse
 from dray.model.finding import DoctorFinding
 
-_COMMAND: Final = re.compile(r"`([^`]*)`")
-
 
 class Remedy(NamedTuple):
     """A button beside a finding: to another page, or a form that does something."""
@@ -25,21 +22,8 @@ class Remedy(NamedTuple):
     fields: tuple[tuple[str, str], ...] = ()
 
 
-class FindingRow(NamedTuple):
-    """One finding with its remedies. The sentence is in pieces; every second one is a command."""
-
-    code: str
-    queue: str
-    pieces: list[str]
-    remedies: list[Remedy]
-
-
-def finding_of(found: DoctorFinding) -> FindingRow:
-    """A finding as the page shows it."""
-    return FindingRow(found.code, found.queue, _COMMAND.split(found.sentence), _remedies(found))
-
-
-def _remedies(found: DoctorFinding) -> list[Remedy]:
+def remedies_of(found: DoctorFinding) -> list[Remedy]:
+    """The buttons beside a finding, at least one."""
     queue = found.queue
     resume = (("name", queue), ("act", "resume"), ("back", "/"))
     here = link("/queues/one", name=queue)
@@ -75,9 +59,7 @@ async def _doctor(request: Request) -> Response:
     shared = console.kept(Shared)
     findings = await shared.get(manager, "doctor", manager.doctor, 2)
     info = await shared.get(manager, "info", manager.info)
-    return show(
-        request, "doctor", findings=[finding_of(each) for each in findings], info=info, to=link
-    )
+    return show(request, "doctor", findings=findings, remedies_of=remedies_of, info=info, to=link)
 
 
 async def _back(request: Request) -> Response:

@@ -215,18 +215,6 @@ async def opened(manager: Manager, found: QueuedMessage) -> AsyncIterator[_OpenB
         yield _LargeBody(large)
 
 
-class _OpenBody:
-    """A body that can be read by range, or from its beginning to its end."""
-
-    size = 0
-
-    async def range(self, offset: int, length: int) -> bytes:
-        raise NotImplementedError
-
-    def pieces(self) -> AsyncGenerator[Piece, None]:
-        raise NotImplementedError
-
-
 class ParquetTurns:
     """Previews of Parquet files, one after another: each has a process of its own."""
 
@@ -247,7 +235,7 @@ class ParquetTurns:
         """Nothing is open."""
 
 
-class _PlainBody(_OpenBody):
+class _PlainBody:
     def __init__(self, body: bytes) -> None:
         self._body = body
         self.size = len(body)
@@ -259,7 +247,7 @@ class _PlainBody(_OpenBody):
         yield self._body
 
 
-class _LargeBody(_OpenBody):
+class _LargeBody:
     def __init__(self, message: LargeMessage) -> None:
         self._message = message
         self.size = message.size
@@ -269,3 +257,7 @@ class _LargeBody(_OpenBody):
 
     def pieces(self) -> AsyncGenerator[Piece, None]:
         return verified_pieces(self._message)
+
+
+_OpenBody = _PlainBody | _LargeBody
+"""A body that can be read by range, or from its beginning to its end."""

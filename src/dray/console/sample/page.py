@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dray.console.attachments import attachment
-from dray.console.console import FRAGMENT, Console, console_of, visitor_of
+from dray.console.console import FRAGMENT, Console, capitalized, console_of, visitor_of
 from dray.console.form import read_form, whole_number
 from dray.console.http.bodies import BodyAnswer, Piece, RequestBody
 from dray.console.sample import queues, received, sending
@@ -132,7 +132,7 @@ def _failed(request: Request, error: DrayError) -> Response:
     console = console_of(request)
     if FRAGMENT in request.headers:
         return console.error(request, status_of(error), str(error), error.code)
-    console.tell(request, f"{str(error)[:1].upper()}{str(error)[1:]}.", "bad")
+    console.tell(request, f"{capitalized(str(error))}.", "bad")
     return console.go_to("/sample")
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-KIB: Final = 1 << 10
-MIB: Final = 1 << 20
-"""Units, no bounds."""
+from dray.model.limits import KIB, MIB
 
 PLAIN_BYTES_MAX: Final = 4_000_000
 """A longer body is sent as a large message: with its properties a plain one has 4 MiB at most."""
