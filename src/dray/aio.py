@@ -62,7 +62,7 @@ def connect(
     ca: str | os.PathLike[str] | None = None,
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
-    token: str | None = None,
+    token: str | os.PathLike[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     caller: str | None = None,
 ) -> Opening[Manager]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -111,7 +112,7 @@ def test_an_error_that_is_not_the_messages_fault_is_raised_and_the_message_stays
         raise dray.ConnectionLost("the other end is gone")
 
     with pytest.raises(dray.ConnectionLost):
-        face.Receiver(queue, retries=0, then="drop").handle_next(lose, 0)
+        face.Receiver(queue, retries=0, then="drop", reconnect=False).handle_next(lose, 0)
     assert bodies(queue) == [b"good"]
 
 
@@ -143,3 +144,12 @@ def test_what_another_reader_took_in_between_is_left_to_it(face, queue, then):
         fail(message, transaction)
 
     assert face.Receiver(queue, retries=0, then=then).handle_next(lose, 0).fate is Fate.RETRIED
+
+
+def test_a_receiver_does_not_wait_for_a_queue_manager_that_its_program_has_closed(face, tmp_path):
+    with face.open(tmp_path / "data") as manager:
+        receiver = face.Receiver(manager.create_queue("orders"))
+    with pytest.raises(dray.ConnectionLost, match="closed with close"):
+        receiver.handle_next(fail, 60)
+    with pytest.raises(dray.ConnectionLost, match="closed with close"):
+        receiver.run(fail, threading.Event())

@@ -146,8 +146,8 @@ def test_workers_handle_each_message_once_until_they_are_told_to_stop(
             stop.set()
 
     reports = []
-    receiver = face.Receiver(queue if kind == "plain" else large)
-    assert receiver.run(handle, stop, workers=workers, report=reports.append) == 12
+    receiver = face.Receiver(queue if kind == "plain" else large, workers=workers)
+    assert receiver.run(handle, stop, report=reports.append) == 12
     assert sorted(seen, key=int) == [str(number) for number in range(12)]
     assert [each.fate for each in reports] == [Fate.DONE] * 12
     assert queue.info().message_count == 0
@@ -160,7 +160,7 @@ def test_an_error_of_one_worker_ends_the_others_and_is_raised(face, queue):
         raise dray.ConnectionLost("the other end is gone")
 
     with pytest.raises(dray.ConnectionLost):
-        face.Receiver(queue).run(lose, threading.Event(), workers=3)
+        face.Receiver(queue, workers=3, reconnect=False).run(lose, threading.Event())
     assert [message.body for message in queue.messages()] == [b"good"]
 
 
@@ -189,5 +189,5 @@ def test_a_full_disk_of_a_handler_is_raised_and_costs_the_message_no_fate(face, 
         raise dray.TargetUnwritable("no room", path="x", retryable=True)
 
     with pytest.raises(dray.TargetUnwritable):
-        face.Receiver(queue, retries=0, then="drop").handle_next(full, 10)
+        face.Receiver(queue, retries=0, then="drop", reconnect=False).handle_next(full, 10)
     assert [message.body for message in queue.messages()] == [b"good"]

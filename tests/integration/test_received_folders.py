@@ -68,7 +68,7 @@ def test_a_tree_that_was_sent_is_restored_with_times_and_modes(tmp_path, queue, 
     os.utime(folder / "a", ns=(1, 1_234_567_890_123_456_789))
     dray.folders.send(folder, queue)
     told = []
-    received = dray.folders.receive(queue, out, tree=True, preserve=True, tell=told.append)
+    received = dray.folders.receive(queue, out, follow=False, preserve=True, tell=told.append)
     assert received == (4, 5_000_009, 0)
     assert tree_of(out) == FILES
     restored = (out / "a").stat()
@@ -82,9 +82,9 @@ def test_a_tree_that_was_sent_is_restored_with_times_and_modes(tmp_path, queue, 
 
 def test_a_newer_version_from_the_same_source_takes_the_place_of_the_older_one(large, queue, out):
     put(large, "a", b"old")
-    dray.folders.receive(queue, out, tree=True)
+    dray.folders.receive(queue, out, follow=False)
     put(large, "a", b"new")
-    dray.folders.receive(queue, out, tree=True)
+    dray.folders.receive(queue, out, follow=False)
     assert tree_of(out) == {"a": b"new"}
 
 
@@ -105,7 +105,7 @@ def test_a_file_of_somebody_else_is_numbered_replaced_skipped_or_refused(
     put(large, "a", b"theirs")
     told = []
     received = dray.folders.receive(
-        queue, out, tree=True, on_conflict=on_conflict, retries=1, tell=told.append
+        queue, out, follow=False, on_conflict=on_conflict, retries=1, tell=told.append
     )
     assert tree_of(out) == expected
     assert received.failed == left
@@ -121,16 +121,16 @@ def test_a_newer_version_of_a_numbered_file_replaces_the_numbered_one(queue, lar
     (out / "a.txt").write_bytes(b"mine")
     for body in (b"1", b"2"):
         put(large, "a.txt", body)
-        dray.folders.receive(queue, out, tree=True)
+        dray.folders.receive(queue, out, follow=False)
     assert tree_of(out) == {"a.txt": b"mine", "a (2).txt": b"2"}
 
 
 def test_a_file_that_somebody_has_changed_is_a_conflict(queue, large, out):
     put(large, "a", b"sent")
-    dray.folders.receive(queue, out, tree=True)
+    dray.folders.receive(queue, out, follow=False)
     (out / "a").write_bytes(b"changed here")
     put(large, "a", b"sent again")
-    dray.folders.receive(queue, out, tree=True)
+    dray.folders.receive(queue, out, follow=False)
     assert tree_of(out) == {"a": b"changed here", "a (2)": b"sent again"}
 
 
@@ -152,7 +152,9 @@ def test_a_hostile_path_is_refused_and_its_message_set_aside(tmp_path, manager, 
     out = tmp_path / "out"
     hostile(queue, path)
     told = []
-    received = dray.folders.receive(queue, out, tree=True, retries=0, then="move", tell=told.append)
+    received = dray.folders.receive(
+        queue, out, follow=False, retries=0, then="move", tell=told.append
+    )
     assert (received.files, received.failed) == (0, 1)
     assert isinstance(told[0].error, dray.FileRefused), told
     assert tree_of(out) == {}
@@ -163,7 +165,7 @@ def test_a_hostile_path_is_refused_and_its_message_set_aside(tmp_path, manager, 
 @pytest.mark.parametrize("path", HARMLESS)
 def test_a_name_that_is_strange_elsewhere_is_restored_as_it_is(queue, out, path):
     hostile(queue, path)
-    dray.folders.receive(queue, out, tree=True)
+    dray.folders.receive(queue, out, follow=False)
     assert tree_of(out) == {path: b"body"}
 
 
@@ -191,7 +193,7 @@ def test_no_link_in_the_tree_is_followed(tmp_path, queue, out, where):
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(outside / "kept" if where == "file" else outside)
     put(large, path)
-    received = dray.folders.receive(queue, out, tree=True, on_conflict="replace", retries=0)
+    received = dray.folders.receive(queue, out, follow=False, on_conflict="replace", retries=0)
     assert {each.name: each.read_bytes() for each in outside.iterdir()} == {"kept": b"theirs"}
     if where == "file":
         # The link itself gives way.
@@ -203,14 +205,14 @@ def test_no_link_in_the_tree_is_followed(tmp_path, queue, out, where):
 def test_names_that_differ_in_case_only_are_two_files_and_none_is_lost(queue, large, out):
     put(large, "Readme", b"1")
     put(large, "README", b"2")
-    dray.folders.receive(queue, out, tree=True)
+    dray.folders.receive(queue, out, follow=False)
     assert sorted(tree_of(out).values()) == [b"1", b"2"]
 
 
 def test_a_file_in_the_way_of_a_folder_refuses_its_files(manager, queue, large, out):
     put(large, "a", b"file")
     put(large, "a/b", b"below")
-    received = dray.folders.receive(queue, out, tree=True, retries=0)
+    received = dray.folders.receive(queue, out, follow=False, retries=0)
     assert (received.files, received.failed) == (1, 1)
     assert tree_of(out) == {"a": b"file"}
 
@@ -228,7 +230,7 @@ def test_a_message_that_comes_again_keeps_the_file_that_it_has(queue, large, out
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dray.folders.tree_target.TreeTarget.place_some", place_and_fail)
-        dray.folders.receive(queue, out, tree=True)
+        dray.folders.receive(queue, out, follow=False)
     assert len(seen) == 3
     assert tree_of(out) == {"a": b"body"}
 
@@ -285,7 +287,7 @@ def test_versions_of_one_file_that_come_together_end_as_the_newest(manager, queu
         for body in (b"1", b"2", b"3"):
             file = dray.FileProperties("a", 1, 0)
             large.send(body, label="a", file=file, transaction=transaction)
-    dray.folders.receive(queue, out, tree=True)
+    dray.folders.receive(queue, out, follow=False)
     assert tree_of(out) == {"a": b"3"}
     assert litter_in(out) == []
 
@@ -293,7 +295,7 @@ def test_versions_of_one_file_that_come_together_end_as_the_newest(manager, queu
 def test_two_processes_do_not_receive_into_one_tree(queue, out):
     target = TreeTarget(out)
     with pytest.raises(dray.StoreLocked):
-        dray.folders.receive(queue, out, tree=True)
+        dray.folders.receive(queue, out, follow=False)
     target.close()
 
 
@@ -315,6 +317,7 @@ def test_a_command_runs_for_each_file_and_decides_about_its_message(
         queue,
         out,
         tree=tree,
+        follow=False,
         command=[sys.executable, "-c", script, "{path}"],
         retries=2,
         tell=told.append,
@@ -325,6 +328,16 @@ def test_a_command_runs_for_each_file_and_decides_about_its_message(
     assert manager.queue(f"{queue.name};poison").info().message_count == 3
     assert isinstance(told[-1].error, dray.CommandFailed)
     assert [type(each) for each in told].count(FileNotReceived) == 3
+
+
+def test_a_call_without_follow_ends_with_its_event_too(queue, large, out):
+    for number in range(3):
+        put(large, str(number))
+    stop = threading.Event()
+    stop.set()
+    assert dray.folders.receive(queue, out, follow=False, stop=stop) == (0, 0, 0)
+    assert dray.folders.receive(queue, out, follow=False, count=2).files == 2
+    assert large.peek(0).label == "2"
 
 
 def receiving(queue, out, **options):
@@ -403,7 +416,7 @@ def test_a_receiver_whose_directory_is_removed_says_so_and_ends(
     put(large, "a")
     with pytest.raises(dray.InvalidConfiguration, match=r"was removed or replaced.*start the rec"):
         dray.folders.receive(queue, out, tree=tree, stop=threading.Event(), tell=remove)
-    dray.folders.receive(queue, out, tree=tree)
+    dray.folders.receive(queue, out, tree=tree, follow=False)
     assert tree_of(out) == {"b": b"body"}
     assert f"{queue.name};poison" not in [each.name for each in manager.queues()]
 
@@ -432,7 +445,7 @@ def test_a_body_whose_own_sync_fails_is_retried_or_named_alone(
         assert Path(told[-1].path).name == "3", "the others did not wait for it"
     else:
         with pytest.raises(dray.TargetUnwritable, match=r"'3' cannot be written.*Input/output"):
-            dray.folders.receive(queue, out, tree=True, tell=told.append)
+            dray.folders.receive(queue, out, follow=False, tell=told.append)
         del bodies["3"]
     assert all(isinstance(each, FileReceived) for each in told)
     assert sorted(Path(each.path).name for each in told) == sorted(bodies)
@@ -477,12 +490,14 @@ def test_a_file_that_has_its_name_when_the_disk_fails_is_not_doubled(
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"on_conflict": "explode", "tree": True},
-        {"on_conflict": "replace"},
-        {"count": 0},
+        {"on_conflict": "explode"},
+        {"on_conflict": "replace", "tree": False},
+        {"count": 0, "follow": False},
+        {"count": 1},
+        {"timeout": 1},
         {"retries": -1},
         {"then": "explode"},
-        {"workers": 0, "stop": threading.Event()},
+        {"workers": 0},
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_received(queue, large, out, wrong):
@@ -493,7 +508,7 @@ def test_wrong_arguments_are_refused_before_anything_is_received(queue, large, o
 
 
 def test_a_flat_folder_keeps_nothing_of_dray_when_the_receiver_has_ended(queue, out):
-    with receiving(queue, out, workers=2, preserve=True) as told:
+    with receiving(queue, out, tree=False, workers=2) as told:
         put(dray.LargeMessageQueue(queue), "below/a", mtime_ns=1_234_567_890_000_000_000)
         until(lambda: told)
     assert [each.name for each in out.iterdir()] == ["a"]

@@ -45,7 +45,7 @@ def test_a_receiver_with_reconnect_goes_on_through_kills_of_its_queue_manager(
             receiver = dray.Receiver(
                 queue if kind == "plain" else dray.LargeMessageQueue(queue),
                 retry_delay=0.01,
-                reconnect=True,
+                workers=2,
             )
 
             def handle(message, transaction):
@@ -55,7 +55,7 @@ def test_a_receiver_with_reconnect_goes_on_through_kills_of_its_queue_manager(
                 seen.append(handled.message.label)
 
             thread = threading.Thread(
-                target=receiver.run, args=(handle, stop), kwargs={"workers": 2, "report": report}
+                target=receiver.run, args=(handle, stop), kwargs={"report": report}
             )
             thread.start()
             try:
@@ -100,7 +100,7 @@ def test_a_commit_in_doubt_is_settled_and_no_message_is_handled_twice(tmp_path, 
             if len(seen) == 5:
                 stop.set()
 
-        receiver = dray.Receiver(queue, reconnect=True)
+        receiver = dray.Receiver(queue)
         thread = threading.Thread(target=receiver.run, args=(handle, stop))
         for number in range(5):
             queue.send(b"%d" % number)

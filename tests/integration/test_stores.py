@@ -45,13 +45,13 @@ def test_a_tree_becomes_objects_and_nothing_else(queue, url):
     files = {"a": b"first", "b/c": b"", "b/d": BODY, "b/naïve": b"text"}
     for path, body in files.items():
         put(queue, path, body)
-    assert dray.folders.receive(queue, url, tree=True) == (4, 700_009, 0)
+    assert dray.folders.receive(queue, url, follow=False) == (4, 700_009, 0)
     assert objects_at(url) == files
 
 
 def test_without_a_tree_an_object_has_the_last_name_of_its_file(queue, url):
     put(queue, "below/a", b"x")
-    dray.folders.receive(queue, url)
+    dray.folders.receive(queue, url, tree=False, follow=False)
     assert objects_at(url) == {"a": b"x"}
 
 
@@ -68,9 +68,9 @@ def test_an_object_that_is_there_is_numbered_around_replaced_kept_or_refused(
     queue, url, on_conflict, expected
 ):
     put(queue, "a", b"theirs")
-    dray.folders.receive(queue, url, tree=True)
+    dray.folders.receive(queue, url, follow=False)
     put(queue, "a", b"x")
-    received = dray.folders.receive(queue, url, tree=True, on_conflict=on_conflict, retries=0)
+    received = dray.folders.receive(queue, url, follow=False, on_conflict=on_conflict, retries=0)
     assert objects_at(url) == expected
     assert received.failed == (on_conflict == "fail")
 
@@ -83,7 +83,7 @@ def test_a_message_that_comes_again_writes_its_own_object_again_or_finds_it(
     from dray.folders import store_target
 
     put(queue, "a", b"theirs")
-    dray.folders.receive(queue, url, tree=True)
+    dray.folders.receive(queue, url, follow=False)
     put(queue, "a", BODY)
     write, write_object, failures = store_target._write, store_target._write_object, []
 
@@ -105,8 +105,8 @@ def test_a_message_that_comes_again_writes_its_own_object_again_or_finds_it(
     monkeypatch.setattr("dray.folders.store_target._write", noted)
     monkeypatch.setattr("dray.folders.store_target._write_object", written)
     with pytest.raises(dray.TargetUnwritable, match=step):
-        dray.folders.receive(queue, url, tree=True)
-    dray.folders.receive(queue, url, tree=True)
+        dray.folders.receive(queue, url, follow=False)
+    dray.folders.receive(queue, url, follow=False)
     assert failures == [step]
     assert objects_at(url) == {"a": b"theirs", "a (2)": BODY}
 
@@ -123,7 +123,7 @@ def test_half_a_body_never_becomes_an_object_of_s3(queue, s3, monkeypatch):
 
     monkeypatch.setattr("dray.client.blocking.large_message.LargeMessage.__iter__", torn)
     with pytest.raises(dray.TargetUnwritable, match="the line is dead"):
-        dray.folders.receive(queue, url)
+        dray.folders.receive(queue, url, tree=False, follow=False)
     assert [each for each in objects_at(url) if NOTES not in each] == []
 
 
@@ -151,9 +151,9 @@ def test_a_receiver_into_s3_killed_at_random_leaves_each_object_once_and_no_note
             )
             receiver.kill()
             receiver.wait()
-        received = dray.folders.receive(queue, url, tree=True, timeout=0)
+        received = dray.folders.receive(queue, url, follow=False, timeout=0)
         until(lambda: queue.info().message_count == 0)
-        dray.folders.receive(queue, url, tree=True)
+        dray.folders.receive(queue, url, follow=False)
     assert received.failed == 0
     assert objects_at(url) == files
 
@@ -168,7 +168,7 @@ def test_memory_stays_small_whatever_the_size_of_an_object(tmp_path, s3):
     script = (
         "import resource, sys, dray, dray.folders\n"
         "manager = dray.connect()\n"
-        f"dray.folders.receive(manager.queue('files'), {url!r})\n"
+        f"dray.folders.receive(manager.queue('files'), {url!r}, tree=False, follow=False)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
     with ManagerProcess("one", tmp_path) as process:
@@ -191,9 +191,9 @@ def test_memory_stays_small_whatever_the_size_of_an_object(tmp_path, s3):
 
 def test_a_url_that_nobody_knows_is_refused_in_a_sentence(queue):
     with pytest.raises(dray.InvalidConfiguration, match="nobody"):
-        dray.folders.receive(queue, "nobody://bucket/prefix")
-    with pytest.raises(dray.InvalidConfiguration, match="preserve"):
-        dray.folders.receive(queue, "memory://x", preserve=True)
+        dray.folders.receive(queue, "nobody://bucket/prefix", tree=False, follow=False)
+    with pytest.raises(dray.InvalidConfiguration, match="command"):
+        dray.folders.receive(queue, "memory://x", command="true", follow=False)
 
 
 def received_from(queue):
@@ -235,7 +235,7 @@ def test_objects_are_sent_and_the_same_call_again_sends_only_what_is_new_or_chan
 def test_objects_go_from_one_store_to_another(queue, s3):
     fill(f"{s3}/from", {"a/b": BODY, "c": b"c"})
     dray.folders.send(f"{s3}/from", queue)
-    dray.folders.receive(queue, "memory://to", tree=True)
+    dray.folders.receive(queue, "memory://to", follow=False)
     assert objects_at("memory://to") == {"a/b": BODY, "c": b"c"}
 
 

@@ -95,7 +95,7 @@ def test_a_token_comes_from_the_environment_or_a_file_that_only_its_owner_can_op
         address = tcp(process)
         with dray.connect(f"dray+unix://{files}/data/dray.sock") as owner:
             owner.create_queue("orders")
-        with dray.connect(address, token_file=kept) as till:
+        with dray.connect(address, token=kept) as till:
             till.queue("orders").send(b"1")
         sent = command("--token-file", kept, "--url", address, "send", "orders", kept)
         sent.assert_good()

@@ -6,7 +6,9 @@ import os
 
 import pytest
 
+import dray.spark
 from dray.spark.session import WORKER_DAEMON, submitted_settings
+from dray.spark.source.data_source import DraySource
 
 
 @pytest.mark.spark
@@ -35,6 +37,17 @@ def test_a_null_of_a_worker_stays_null_though_arrow_does_not_look_for_it(spark):
     assert list(map(tuple, rows)) == [(7, "a", b"b", [1, None]), (None, None, None, None)]
     system = spark.sparkContext._jvm.java.lang.System
     assert system.getProperty("arrow.enable_null_check_for_get") == "false"
+
+
+@pytest.mark.spark
+def test_a_session_learns_a_format_that_it_does_not_find_by_itself(spark, monkeypatch):
+    """Under another name, since Spark finds the installed one."""
+    monkeypatch.setattr(DraySource, "name", classmethod(lambda _: "shipped"))
+    session = spark.newSession()
+    known = session._jsparkSession.sessionState().dataSourceManager()
+    assert not known.dataSourceExists("shipped")
+    dray.spark.register(session)
+    assert known.dataSourceExists("shipped")
 
 
 class Told:

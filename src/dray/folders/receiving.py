@@ -44,9 +44,10 @@ def receive(
     queue: Queue | LargeMessageQueue,
     target: str | os.PathLike[str],
     *,
-    tree: bool = False,
-    preserve: bool = False,
+    tree: bool = True,
+    preserve: bool = True,
     on_conflict: OnConflict = "number",
+    follow: bool = True,
     command: str | Sequence[str] | None = None,
     retries: int = 5,
     retry_delay: float = 0.0,
@@ -61,23 +62,24 @@ def receive(
 ) -> Received:
     """Receive each large message of a queue into a file, once.
 
-    `target` is a directory, or the URL of a store that fsspec knows. Without `tree` a file is named
-    after the label of its message; with `tree` it is restored under its path, and never outside of
-    the target. `preserve` keeps its time and mode. `on_conflict` says what becomes of a file whose
-    path another one has: "number", "replace", "skip" or "fail"; a newer version from the same
-    source always takes the place of the older one. `command` is run for each file, with `{path}`
-    for its path; the message is received if it exits with 0.
+    `target` is a directory, or the URL of a store that fsspec knows. A file is restored under its
+    path, and never outside of the target; without `tree` it is named after the label of its
+    message. `preserve` keeps its time and mode, which a store cannot. `on_conflict` says what
+    becomes of a file whose path another one has: "number", "replace", "skip" or "fail"; a newer
+    version from the same source always takes the place of the older one. `command` is run for each
+    file, with `{path}` for its path; the message is received if it exits with 0.
 
-    With `stop` the call receives until that event is set, `workers` messages side by side, and goes
-    on through restarts of the queue manager. Without it the call receives `count` messages, or all
+    The call receives until the event `stop` is set, `workers` messages side by side, and goes on
+    through restarts of the queue manager. Without `follow` it receives `count` messages, or all
     that come within `timeout` seconds of each other; None waits for the first without a limit. A
-    message that fails is tried `retries` times
-    more and then moved to the sub-queue `poison`, rejected or dropped, as `then` says. `tell` is
-    called with a `FileReceived` or a `FileNotReceived`. Raises `InvalidConfiguration`,
-    `StoreLocked` if another process receives into the tree, and errors of the queue manager.
+    message that fails is tried `retries` times more and then moved to the sub-queue `poison`,
+    rejected or dropped, as `then` says. `tell` is called with a `FileReceived` or a
+    `FileNotReceived`. Raises `InvalidConfiguration`, `StoreLocked` if another process receives into
+    the tree, and errors of the queue manager.
     """
     large = queue if isinstance(queue, LargeMessageQueue) else LargeMessageQueue(queue)
-    _check(on_conflict, count, tree=tree)
+    _check(on_conflict, count, timeout, tree=tree, follow=follow)
+    stop = stop or threading.Event()
     together = 1
     if tree and command is None and not is_url(target) and workers in range(1, _OPEN_AT_ONCE):
         together = min(LARGE_TAKEN_MAX, _OPEN_AT_ONCE // workers)
@@ -89,43 +91,55 @@ def receive(
         retry_delay=retry_delay,
         then=then,
         poison=poison,
-        reconnect=stop is not None,
+        workers=workers,
+        reconnect=follow,
     )
-    if is_url(target) and (preserve or command is not None):
+    if is_url(target) and command is not None:
         raise InvalidConfiguration(
-            "a store keeps neither time nor mode of a file, and no command can open an object;"
-            " receive without `preserve` and `command`"
+            "no command can open an object of a store; receive without `command`"
         )
-    outcome = _Outcome(large, follows=stop is not None)
+    outcome = _Outcome(large, follows=follow)
     with _placing(
         outcome, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
     ) as placing:
         files = FileReceiver(*placing, command, tell or (lambda _: None))
         try:
-            if stop is not None:
-                run(receiver.run(files.handle, stop, workers=workers, report=files.report))
+            if follow:
+                run(receiver.run(files.handle, stop, report=files.report))
             else:
-                _receive_some(receiver, files, count, timeout)
+                _receive_some(receiver, files, stop, count=count, timeout=timeout)
         finally:
             files.close()
         return Received(files.count, files.bytes, files.failures)
 
 
-def _check(on_conflict: str, count: int | None, *, tree: bool) -> None:
+def _check(
+    on_conflict: str, count: int | None, timeout: float | None, *, tree: bool, follow: bool
+) -> None:
     """Raise `InvalidArgument` for values that nothing else looks at before it is too late."""
     if on_conflict not in get_args(OnConflict):
         raise no_sense("on_conflict", " or ".join(map(repr, get_args(OnConflict))), on_conflict)
     if count is not None and count < 1:
         raise no_sense("count", "a whole number from 1 on", count)
+    if follow and (count is not None or timeout):
+        argument = "timeout" if count is None else "count"
+        raise InvalidArgument(
+            f"{argument} is for a call that ends by itself; set follow=False", argument=argument
+        )
     if on_conflict != "number" and not tree:
         raise InvalidArgument("on_conflict is for a tree; set tree=True", argument="on_conflict")
 
 
 def _receive_some(
-    receiver: BatchReceiver, files: FileReceiver, count: int | None, timeout: float | None
+    receiver: BatchReceiver,
+    files: FileReceiver,
+    stop: threading.Event,
+    *,
+    count: int | None,
+    timeout: float | None,
 ) -> None:
     done = 0
-    while count is None or done < count:
+    while not stop.is_set() and (count is None or done < count):
         wait = timeout if timeout is not None or not files.count else 0
         most = LARGE_TAKEN_MAX if count is None else count - done
         try:

@@ -14,6 +14,7 @@ from dray.spark.landing.summary import HoleLanded, LandingSummary
 from dray.spark.payloads import open_payload
 from dray.spark.session import spark_session
 from dray.spark.settle_batches import settling
+from dray.spark.source.registration import register
 
 __all__ = [
     "BYTES_PER_BATCH",
@@ -29,6 +30,7 @@ __all__ = [
     "find_java",
     "land",
     "open_payload",
+    "register",
     "settling",
     "spark_session",
 ]

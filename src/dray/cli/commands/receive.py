@@ -232,6 +232,8 @@ def _check_usage(given: list[str], params: dict[str, Any]) -> None:
         raise click.UsageError(
             f"{given[0]} is for --large --to DIR, without --repair and --resume."
         )
+    if "--preserve" in given and "A URL" in given:
+        raise click.UsageError("--preserve is for a directory: a store keeps no time and no mode.")
     if "--workers" in given and not params["follow"]:
         raise click.UsageError("--workers is for --follow.")
     if "--on-conflict" in given and not params["tree"]:
@@ -270,7 +272,7 @@ def _receive_files(settings: Settings, queue: str, folder: str, options: dict[st
     with settings.connect() as manager, on_interrupt(lambda: shown.note_of(queue)):
         source = manager.queue(queue)
         options["timeout"] = say_that_it_waits(source, options["timeout"])
-        received = dray.folders.receive(source, folder, tell=shown, **options)
+        received = dray.folders.receive(source, folder, follow=False, tell=shown, **options)
     if not received.files and not received.failed:
         raise ReceiveTimeout(
             f"no large message came to {queue!r} in time; wait longer, or send one"

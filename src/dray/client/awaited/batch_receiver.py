@@ -41,6 +41,7 @@ class BatchReceiver(Receiver):
         retry_delay: float,
         then: Then,
         poison: str,
+        workers: int,
         reconnect: bool,
     ) -> None:
         """Take at most `most` at a time, for `together`; the rest is as in `Receiver`."""
@@ -50,6 +51,7 @@ class BatchReceiver(Receiver):
             retry_delay=retry_delay,
             then=then,
             poison=poison,
+            workers=workers,
             reconnect=reconnect,
         )
         self._queue = queue

@@ -89,13 +89,15 @@ class Receiver:
         retry_delay: float = 0.0,
         then: Then = "reject",
         poison: str = "poison",
-        reconnect: bool = False,
+        workers: int = 1,
+        reconnect: bool = True,
     ) -> None:
         """Retry a message `retries` times, `retry_delay` seconds apart.
 
         Then reject it (its sender finds it in its dead-letter queue), move it to the sub-queue
-        `poison`, or drop it. A `LargeMessageQueue` gives large messages. With `reconnect` the
-        receiver waits while the queue manager is away, and goes on by itself. Raises `ValueError`.
+        `poison`, or drop it. A `LargeMessageQueue` gives large messages. `run` handles messages in
+        `workers` side by side. While the queue manager is away the receiver waits and goes on by
+        itself; without `reconnect` it raises the error. Raises `ValueError`.
         """
         self._messages = handled_messages(queue)
         self._link = self._messages.link
@@ -103,6 +105,7 @@ class Receiver:
         self._retry_delay = retry_delay
         self._then = then
         self._poison = poison
+        self._workers = workers
         self._reconnect = reconnect
         self._away = False
         self._target_fails = False
@@ -130,15 +133,8 @@ class Receiver:
             return await self._handle_next(handler, report, deadline)
         return await self._handle_patiently(handler, report, deadline, _NeverStop())
 
-    async def run(
-        self,
-        handler: Handler,
-        stop: Stop,
-        *,
-        workers: int = 1,
-        report: Report | None = None,
-    ) -> int:
-        """Handle messages until `stop` is set, `workers` of them side by side; return how many.
+    async def run(self, handler: Handler, stop: Stop, *, report: Report | None = None) -> int:
+        """Handle messages until `stop` is set; return how many.
 
         `report` is called with each `Handled`. A message under way is handled to its end. The call
         logs a warning for a large message that lacks parts or cannot be read, and goes on. Raises
@@ -157,7 +153,8 @@ class Receiver:
             return count
 
         try:
-            return sum(await self._link.runtime.together([work() for _ in range(workers)], run.end))
+            workers = [work() for _ in range(self._workers)]
+            return sum(await self._link.runtime.together(workers, run.end))
         finally:
             self._stop = _NeverStop()
 
@@ -190,7 +187,7 @@ class Receiver:
                     raise
                 pause = BACKOFF_S[0]
             except DrayError as error:
-                if not _passes(error):
+                if self._link.closed or not _passes(error):
                     raise
                 self._is_away(error)
                 if not await self._pause(pause, deadline, stop):
@@ -268,6 +265,8 @@ class Receiver:
             try:
                 status = await Manager(self._link).outcome(transaction.id)
             except ConnectionLost as error:
+                if self._link.closed:
+                    raise
                 self._is_away(error)
             else:
                 if status in _DECIDED:

@@ -56,7 +56,7 @@ def connect(
     ca: str | os.PathLike[str] | None = None,
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
-    token: str | None = None,
+    token: str | os.PathLike[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     caller: str | None = None,
 ) -> Manager:
@@ -65,8 +65,9 @@ def connect(
     Without a URL it is the queue manager of DRAY_URL, else the one that runs here by itself
     (`dray serve` without an address). `drays` is TLS. `ca` names a file of trusted certificates, by
     default that of DRAY_CA, else the authorities of the machine. `cert` and `key` (DRAY_CERT,
-    DRAY_KEY) name the certificate to present to a queue manager that asks for one. `token`, or the
-    one in `token_file` (mode 0600), tells it who you are; without both it is that of DRAY_TOKEN.
+    DRAY_KEY) name the certificate to present to a queue manager that asks for one. `token` tells it
+    who you are: the text, or the path of a file with it that only its owner can open, as in
+    `token_file`. By default it is that of DRAY_TOKEN.
     The account that runs the queue manager may act for the holder of a certificate: with
     `caller="cert:NAME"` it has that holder's rights.
 

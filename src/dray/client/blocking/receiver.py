@@ -39,13 +39,15 @@ class Receiver(Face[AwaitedReceiver]):
         retry_delay: float = 0.0,
         then: Then = "reject",
         poison: str = "poison",
-        reconnect: bool = False,
+        workers: int = 1,
+        reconnect: bool = True,
     ) -> None:
         """Retry a message `retries` times, `retry_delay` seconds apart.
 
         Then reject it (its sender finds it in its dead-letter queue), move it to the sub-queue
-        `poison`, or drop it. A `LargeMessageQueue` gives large messages. With `reconnect` the
-        receiver waits while the queue manager is away, and goes on by itself. Raises `ValueError`.
+        `poison`, or drop it. A `LargeMessageQueue` gives large messages. `run` handles messages in
+        `workers` threads side by side. While the queue manager is away the receiver waits and goes
+        on by itself; without `reconnect` it raises the error. Raises `ValueError`.
         """
         super().__init__(
             AwaitedReceiver(
@@ -54,6 +56,7 @@ class Receiver(Face[AwaitedReceiver]):
                 retry_delay=retry_delay,
                 then=then,
                 poison=poison,
+                workers=workers,
                 reconnect=reconnect,
             )
         )
@@ -72,17 +75,16 @@ class Receiver(Face[AwaitedReceiver]):
         handler: Handler,
         stop: threading.Event,
         *,
-        workers: int = 1,
         report: Callable[[Handled], object] | None = None,
     ) -> int:
-        """Handle messages until `stop` is set, in `workers` threads; return how many.
+        """Handle messages until `stop` is set; return how many.
 
         `report` is called with each `Handled`. A message under way is handled to its end. The call
         logs a warning for a large message that lacks parts or cannot be read, and goes on. Raises
         as `handle_next` does; then the other workers end first.
         """
         told = None if report is None else lambda handled: report(_of_this_face(handled))
-        return run(self.awaited.run(_awaited(handler), stop, workers=workers, report=told))
+        return run(self.awaited.run(_awaited(handler), stop, report=told))
 
 
 def _awaited(handler: Handler) -> AwaitedHandler:

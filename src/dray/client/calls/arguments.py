@@ -57,6 +57,7 @@ _NAME = ExpectedValue("a text, the name of a queue", checks.queue_name, InvalidQ
 _ADDRESS = ExpectedValue("a text, the name or address of a queue", checks.text())
 _FLAG = ExpectedValue("True or False", checks.flag)
 _PATH = ExpectedValue("a path: a text or a pathlib.Path", checks.path)
+_TOKEN = ExpectedValue("a token, or the path of its file", checks.text_or_path)
 _SOURCES = ExpectedValue("a directory, the address of a queue, or a list of these", checks.sources)
 _COUNT = ExpectedValue("a whole number of 64 bits", checks.whole(*checks.BITS_64))
 _POSITION = ExpectedValue("a position: a whole number of 64 bits", checks.whole(*checks.BITS_64))
@@ -225,7 +226,7 @@ _BY_NAME: Final = {
     "ca": _PATH,
     "cert": _PATH,
     "key": _PATH,
-    "token": _TEXT,
+    "token": _TOKEN,
     "caller": _TEXT,
     "token_file": _PATH,
     "credentials": _PATH,

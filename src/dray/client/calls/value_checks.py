@@ -148,6 +148,11 @@ def path(value: object) -> object:
     return (Path(plain) if _is(value, Path) else str.__str__(plain)) if fits else UNFIT
 
 
+def text_or_path(value: object) -> object:
+    """A text, also an empty one, or a path that is none."""
+    return text()(value) if _is(value, str) else path(value)
+
+
 def path_or_file(method: str) -> Callable[[object], object]:
     """A path, or a file that has the method."""
 

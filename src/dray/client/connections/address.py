@@ -129,11 +129,14 @@ def parse_address(
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
     *,
-    token: str | None = None,
+    token: str | os.PathLike[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     caller: str | None = None,
 ) -> Address:
-    """Read a queue manager's URL; raises `InvalidConfiguration`. The rest as in `Address`."""
+    """Read a queue manager's URL; raises `InvalidConfiguration`. The rest as in `Address`.
+
+    `token` may also be the path of a file with it: no token has a slash.
+    """
     if token and token_file:
         raise InvalidConfiguration("`token` and `token_file` are two tokens; give one of them")
     if caller and (token or token_file):
@@ -142,8 +145,11 @@ def parse_address(
             " one of them"
         )
     address = _parsed(url, ca, cert, key)
-    file = "" if token_file is None else os.fspath(token_file)
-    return address._replace(token=token or "", token_file=file, caller=caller or "")
+    text = os.fspath(token or "")
+    if text is not token or os.sep in text:
+        text, token_file = "", token or token_file
+    file = os.fspath(token_file or "")
+    return address._replace(token=text, token_file=file, caller=caller or "")
 
 
 def _parsed(

@@ -40,7 +40,8 @@ class Link:
         self._dialer = dialer
         self._lock = runtime.lock()
         self._connection: Connection | None = None
-        self._closed = False
+        self.closed = False
+        """Whether this program has closed it; no other connection is made."""
         # A dictionary that forgets by itself would run code of its own when a transaction is freed,
         # and Python drops a KeyboardInterrupt that arrives there.
         self._begun: dict[str, ref[UnderWay]] = {}
@@ -71,7 +72,7 @@ class Link:
             if connection.lost is None:
                 return connection
         async with self._lock:
-            if self._closed:
+            if self.closed:
                 raise ConnectionLost(
                     f"the connection to {self._dialer} was closed with close(); connect again"
                 )
@@ -124,7 +125,7 @@ class Link:
         """Close the connection; no other is made."""
         this_process()
         async with self._lock:
-            self._closed = True
+            self.closed = True
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -1,0 +1,22 @@
+"""`register`: a session learns `format("dray")` where it cannot find it by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.spark.session import require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("dray")` known to a session, also where Dray was shipped and not installed.
+
+    A session finds the format by itself where Dray is installed. Raises `InvalidConfiguration` if
+    Spark is not.
+    """
+    require_spark()
+    from dray.spark.source.data_source import DraySource
+
+    spark.dataSource.register(DraySource)
