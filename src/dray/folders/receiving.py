@@ -79,14 +79,13 @@ def receive(
     """
     large = queue if isinstance(queue, LargeMessageQueue) else LargeMessageQueue(queue)
     _check(on_conflict, count, timeout, tree=tree, follow=follow)
+    _check_command(command, target)
     stop = stop or threading.Event()
-    together = 1
-    if tree and command is None and not is_url(target) and workers in range(1, _OPEN_AT_ONCE):
-        together = min(LARGE_TAKEN_MAX, _OPEN_AT_ONCE // workers)
+    some = tree and command is None and not is_url(target)
     receiver = BatchReceiver(
         large.awaited,
         lambda messages, _: files.handle_some(messages),
-        most=together,
+        most=_together(workers) if some else 1,
         retries=retries,
         retry_delay=retry_delay,
         then=then,
@@ -94,10 +93,6 @@ def receive(
         workers=workers,
         reconnect=follow,
     )
-    if is_url(target) and command is not None:
-        raise InvalidConfiguration(
-            "no command can open an object of a store; receive without `command`"
-        )
     outcome = _Outcome(large, follows=follow)
     with _placing(
         outcome, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
@@ -128,6 +123,18 @@ def _check(
         )
     if on_conflict != "number" and not tree:
         raise InvalidArgument("on_conflict is for a tree; set tree=True", argument="on_conflict")
+
+
+def _check_command(command: str | Sequence[str] | None, target: str | os.PathLike[str]) -> None:
+    if is_url(target) and command is not None:
+        raise InvalidConfiguration(
+            "no command can open an object of a store; receive without `command`"
+        )
+
+
+def _together(workers: int) -> int:
+    """How many messages a worker takes by one request."""
+    return min(LARGE_TAKEN_MAX, max(1, _OPEN_AT_ONCE // max(1, workers)))
 
 
 def _receive_some(
