@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from dray.daemon.pacing.checkpoints import CHECKPOINT
 from dray.daemon.pacing.passes import PASS
 from dray.daemon.pacing.syncs import SYNC
+from dray.daemon.turns import SERVICE
 from dray.delivery.ahead import AHEAD
 from dray.delivery.confirmation import CONFIRMATION
 from dray.delivery.incoming import INCOMING, Acceptance
@@ -42,6 +44,8 @@ TABLES: dict[str, tuple[Line, ...]] = {
     "consumer": CONSUMER,
     "pass": PASS,
     "sync": SYNC,
+    "checkpoint": CHECKPOINT,
+    "service": SERVICE,
 }
 END = "<!-- end of table -->"
 MARKED = re.compile(rf"<!-- table: (\w+) -->\n.*?{END}\n", re.DOTALL)

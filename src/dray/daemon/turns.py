@@ -15,15 +15,16 @@ effect waits for every fact before it, its own or not, except those that the man
 A sync that fails is never tried again: every waiting answer becomes that failure, and the daemon
 ends.
 
-Two state tables say what happens when: PASS and SYNC in `pacing`.
+Four state tables say what happens when: PASS, SYNC and CHECKPOINT in `pacing`, SERVICE below.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from dray.daemon.delivery_spans import delivery_spans
 from dray.daemon.limits import GATHERED_BYTES_MAX, GATHERED_EFFECTS_MAX, GROUP_SHARE
@@ -41,7 +42,7 @@ from dray.daemon.roles import Deciding, Performing
 from dray.daemon.sockets.outbox import merged, pin_all, unpin_all
 from dray.daemon.timekeeper import Timekeeper, draw_jitter
 from dray.errors import DrayError, StorePoisoned
-from dray.machine import Tick
+from dray.machine import Machine, Tick, always, nothing, on
 from dray.manager.events import (
     Answer,
     CloseSession,
@@ -66,7 +67,25 @@ INTERNAL = DrayError(
 )
 
 
-class Turns:
+class Stopped(NamedTuple):
+    """The daemon ends; everything that could be synced has been."""
+
+
+class Broken(NamedTuple):
+    """Nothing more can be made durable."""
+
+    error: BaseException
+
+
+class ServiceState(enum.Enum):
+    """From the start of the turns to their end."""
+
+    SERVING = "turns go on"
+    STOPPING = "the store is closed in a moment"
+    FAILED = "a write or a sync failed"
+
+
+class Turns(Machine[ServiceState, Any, Any]):
     """Drives one manager over one store."""
 
     def __init__(
@@ -80,6 +99,7 @@ class Turns:
         backlog: DiskBacklog,
     ) -> None:
         """Begin with nothing gathered; threads are started here."""
+        super().__init__(ServiceState.SERVING)
         self._loop = loop
         self._store = store
         self._manager = manager
@@ -117,13 +137,12 @@ class Turns:
         self._postponed = Postponed()
         self.overfull = self._log_is_full
         """Whether so much waits for the disk that nothing more should be read."""
-        self._stopping = self._failed = False
         self.called = False
         """Whether a caller of this program has the turn: its pass ends with its call."""
 
     def deliver(self, event: Event) -> None:
         """Let the manager decide about an event: now, or when the log has room for its facts."""
-        if self._failed:
+        if self._stage is ServiceState.FAILED:
             return
         # Whenever one of the two holds, so much waits that it is overfull.
         if self.overfull and (self._postponed.line or self._log_is_full):
@@ -187,7 +206,9 @@ class Turns:
 
     def _take_up(self) -> None:
         """Decide about what came while the log was full."""
-        while self._postponed.line and not (self._failed or self._log_is_full):
+        while self._postponed.line and not (
+            self._stage is ServiceState.FAILED or self._log_is_full
+        ):
             item = self._postponed.take()
             if isinstance(item, Follow):
                 self._follow(item.effects)
@@ -232,7 +253,7 @@ class Turns:
             self._loop.call_soon(self._take_up)
 
     def _room_made(self) -> None:
-        if not self._stopping:
+        if self._stage is ServiceState.SERVING:
             self.syncs.handle(ROOM_MADE, self._loop.time())
             self._weigh()
 
@@ -253,24 +274,7 @@ class Turns:
 
     def fail(self, error: BaseException) -> None:
         """Nothing more can be promised: tell everyone who waits, release nothing, once."""
-        if self._failed:
-            return
-        self._failed = True
-        self._flushing.give_up()
-        self._checkpoints.give_up()
-        self._backlog.lift()
-        self._pass.handle(GivenUp(), 0.0)
-        reason = error if isinstance(error, DrayError) else INTERNAL
-        told, self._at_once = self._at_once, []
-        for effect in self.syncs.give_up():
-            if isinstance(effect, Answer | LinkSend):
-                unpin_all(self._store, effect.body)
-            if isinstance(effect, Answer) and effect.request_id:
-                told.append(Answer(effect.session, effect.request_id, failure(reason)))
-        for session, frame in self._postponed.give_up():
-            told.append(Answer(session, frame.request_id, failure(reason)))
-        self._performer.perform(told)
-        self._performer.failed(reason)
+        self.handle(Broken(error), 0.0)
 
     def broken_off(self, error: BaseException) -> None:
         """A decision was left in the middle: nothing of it is written, nor anything after it."""
@@ -282,9 +286,28 @@ class Turns:
         self._store.poison(poisoned)
         self.fail(poisoned)
 
+    def give_up(self, event: Broken, _now: float) -> list[Any]:
+        """Tell everyone who waits for a sync, and release nothing."""
+        self._flushing.give_up()
+        self._backlog.lift()
+        for machine in (self._pass, self._checkpoints):
+            machine.handle(GivenUp(), 0.0)
+        reason = event.error if isinstance(event.error, DrayError) else INTERNAL
+        told, self._at_once = self._at_once, []
+        for effect in self.syncs.give_up():
+            if isinstance(effect, Answer | LinkSend):
+                unpin_all(self._store, effect.body)
+            if isinstance(effect, Answer) and effect.request_id:
+                told.append(Answer(effect.session, effect.request_id, failure(reason)))
+        for session, frame in self._postponed.give_up():
+            told.append(Answer(session, frame.request_id, failure(reason)))
+        self._performer.perform(told)
+        self._performer.failed(reason)
+        return []
+
     async def drain(self) -> None:
         """Sync and release everything that was decided."""
-        while not self._failed and (
+        while self._stage is not ServiceState.FAILED and (
             self._pass.is_open or self._postponed.line or not self.syncs.are_done
         ):
             await self.syncs.come_back()
@@ -293,7 +316,7 @@ class Turns:
 
     async def stop(self) -> None:
         """End the threads and close the store, with a last checkpoint. Raises `StoreError`."""
-        self._stopping = True
+        self.handle(Stopped(), 0.0)
         self._alarm.stop()
         self.syncs.stop()
         self._notice_log.write(self._manager.notices())
@@ -302,7 +325,8 @@ class Turns:
         for worker in (*self.syncs.workers, self._keeper):
             await worker.idle()
             worker.stop()
-        self._store.close(None if self._failed else self._manager.snapshot())
+        failed = self._stage is ServiceState.FAILED
+        self._store.close(None if failed else self._manager.snapshot())
 
     def _mishap(self, event: Event, error: Exception) -> list[Effect]:
         """React to an error of the manager: answer every caller, log the error."""
@@ -333,3 +357,12 @@ class Turns:
             case LinkFrame(peer, frame):
                 return f"{type(frame.head).__name__} of {peer.host}:{peer.port}"
         return name
+
+
+_SERVING, _STOPPING = ServiceState.SERVING, ServiceState.STOPPING
+SERVICE: Final = (
+    on(_SERVING, Stopped, always, nothing, _STOPPING),
+    on(_STOPPING, Stopped, always, nothing),
+    on((_SERVING, _STOPPING), Broken, always, Turns.give_up, ServiceState.FAILED),
+)
+Turns.run(SERVICE)

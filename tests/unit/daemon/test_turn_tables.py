@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dray.daemon.pacing.checkpoints import CHECKPOINT, CheckpointCourse, Checkpoints
 from dray.daemon.pacing.passes import PASS, Pass, PassState
 from dray.daemon.pacing.syncs import SYNC, Syncs, SyncState
+from dray.daemon.turns import SERVICE, ServiceState, Turns
 from dray.machine import Machine, always, nothing
 from tests import state_tables
 
@@ -65,6 +67,8 @@ def table(kind, lines, first):
 TABLES = [
     table(Pass, PASS, PassState.EMPTY),
     table(Syncs, SYNC, SyncState.IDLE),
+    table(Checkpoints, CHECKPOINT, CheckpointCourse.NONE),
+    table(Turns, SERVICE, ServiceState.SERVING),
 ]
 
 
