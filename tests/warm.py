@@ -18,7 +18,6 @@ import json
 import os
 import pkgutil
 import resource
-import runpy
 import signal
 import socket
 import subprocess
@@ -29,6 +28,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, NamedTuple
+
+from tests.forked_program import run_to_its_end
 
 FOLDERS = frozenset({"contract", "crash", "docs", "integration", "spark"})
 """Folders of tests that start programs."""
@@ -235,5 +236,4 @@ if __name__ == "__main__":
         gc.freeze()
         found = serve(asked)
     if found is not None:
-        sys.argv[1:] = found.arguments
-        runpy.run_module(found.module, run_name="__main__", alter_sys=True)
+        run_to_its_end(found.module, found.arguments)

@@ -59,6 +59,8 @@ def test_a_program_has_its_own_arguments_environment_directory_and_streams(forke
         f"child of {os.getpid()}",
         f"group {os.getpgid(0)}",
         f"SIGINT {signal.default_int_handler.__name__}",
+        "a thread",
+        "the end",
     ]
 
 

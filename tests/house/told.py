@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -16,4 +18,6 @@ if __name__ == "__main__":
     print("group", os.getpgid(0))
     handler = signal.getsignal(signal.SIGINT)
     print("SIGINT", getattr(handler, "__name__", handler))
+    atexit.register(print, "the end")
+    threading.Timer(0.01, print, ["a thread"]).start()
     sys.exit(7)

@@ -18,7 +18,6 @@ import importlib
 import json
 import os
 import random
-import runpy
 import selectors
 import signal
 import socket
@@ -29,6 +28,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.forked_program import run_to_its_end
 from tests.spark import preloaded_python
 from tests.spark.preloaded_python import Started
 
@@ -206,8 +206,7 @@ def fork_for_all(directory):
     if program is not None:
         asked, streams = program
         become(asked, streams)
-        sys.argv[1:] = asked["arguments"]
-        runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
+        run_to_its_end(asked["module"], asked["arguments"])
 
 
 if __name__ == "__main__":
