@@ -2,10 +2,11 @@
 
 A start of Spark takes about eight processor seconds, of which Java reads and checks classes for
 half. Java maps an archive (class data sharing) instead, if it was made by the same Java from the
-same class path; any other it leaves alone, with a warning. So Spark runs from a SPARK_HOME of links
-whose path stays, beside its archive:
+same class path; any other it leaves alone, with a warning. So Spark runs from a SPARK_HOME whose
+path and files stay, beside its archive, for all checkouts of this machine:
 
-    CACHE/dray/tests/spark-KEY      KEY is of this Java, PySpark and its place
+    CACHE/dray/tests/spark-KEY      KEY is of this Java and the version of PySpark
+        packages                    PySpark and Py4J, hard links where the file system can
         home                        links, as `dray.spark.spark_home` makes them for one process
         classes.jsa                 made once, by this module as a program, about 150 MB
 """
@@ -43,7 +44,7 @@ def archive_settings() -> dict[str, str]:
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.exists():
-            _link(home)
+            _link(home, place / "packages")
         if not archive.exists() and can_archive(java):
             _make(home, archive)
     settings = {"SPARK_HOME": str(home)}
@@ -60,7 +61,7 @@ def can_archive(java: Java) -> bool:
 def _place(java: Java) -> Path:
     said = _run([str(java.executable), "-version"]).stdout
     of = [said, str(java.executable.resolve()), str(java.home)]
-    of += [version("pyspark"), str(installed_package("pyspark"))]
+    of += [version("pyspark"), version("py4j")]
     key = hashlib.sha256("\0".join(of).encode()).hexdigest()[:16]
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "dray" / "tests" / f"spark-{key}"
@@ -72,10 +73,25 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _link(home: Path) -> None:
+def _link(home: Path, packages: Path) -> None:
+    def kept(name: str) -> Path:
+        package = packages / name
+        if not package.exists():
+            shutil.copytree(installed_package(name), package, copy_function=_link_or_copy)
+        return package
+
+    # What an ended run left half done.
+    shutil.rmtree(packages, ignore_errors=True)
     fresh = Path(tempfile.mkdtemp(dir=home.parent))
-    link_home(fresh, installed_package)
+    link_home(fresh, kept)
     fresh.rename(home)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _make(home: Path, archive: Path) -> None:
