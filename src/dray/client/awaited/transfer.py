@@ -174,7 +174,7 @@ class Offer:
     async def _do(self, event: Suspend | Cancel) -> None:
         self._check_here()
         engine = self._engine
-        await self._link.runtime.arrives(engine.ask(engine.do(event)))
+        await self._link.runtime.arrives(engine.ask(event))
 
 
 @public(made_by="Manager.running_transfer")
@@ -335,14 +335,14 @@ class Incoming:
         self._check_here()
         if self._engine is not None:
             engine = self._engine
-            await self._link.runtime.arrives(engine.ask(engine.do(Suspend())))
+            await self._link.runtime.arrives(engine.ask(Suspend()))
 
     async def resume(self) -> None:
         """Resume it."""
         self._check_here()
         if self._engine is not None:
             engine = self._engine
-            await self._link.runtime.arrives(engine.ask(engine.do(Resume())))
+            await self._link.runtime.arrives(engine.ask(Resume()))
 
     async def cancel(self) -> None:
         """Cancel it: remove the received data and tell the producer; it cannot be resumed."""
@@ -359,7 +359,7 @@ class Incoming:
                 await self._started(None)
         engine = self._engine
         assert engine is not None
-        await runtime.arrives(engine.ask(engine.do(Cancel())))
+        await runtime.arrives(engine.ask(Cancel()))
         await runtime.arrives(engine.board.ending())
         self._over = True
 

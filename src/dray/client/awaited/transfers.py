@@ -299,7 +299,7 @@ class Transfers:
             told=manner.told,
         )
         if first is not None and not engine.core.state.final:
-            engine.submit(engine.do(first))
+            engine.ask(first)
         engine.start()
         offer = Offer(self._link, engine)
         self._let_go_of_what_is_over()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,8 +41,10 @@ def fragments_there(kept: KeptIncoming) -> int:
     return whole_fragments(Path(kept.path), kept.reference.terms, kept.synced, kept.boot)
 
 
-class Accepting(Engine):
+class Accepting(Engine[events.ConsumerEvent]):
     """Receives one file."""
+
+    core: Consumer
 
     def __init__(
         self,
@@ -111,15 +112,6 @@ class Accepting(Engine):
 
     # ---------------------------------------------------------------------- for other threads
 
-    def do(self, event: events.ConsumerEvent) -> Callable[[], None]:
-        """A function for `ask`: the thread gives an event to the core and tells the state."""
-
-        def done() -> None:
-            self._give(event)
-            self._tell_board()
-
-        return done
-
     def obey(self, order: Order) -> None:
         """See `Engine`; a consumer is one, whatever consumer is named."""
         ordered: dict[str, events.ConsumerEvent] = {
@@ -127,7 +119,7 @@ class Accepting(Engine):
             "resume": events.Resume(),
             "cancel": events.Cancel(),
         }
-        self.ask(self.do(ordered[order.act])).result()
+        self.ask(ordered[order.act]).result()
 
     # ------------------------------------------------------------------------------ the thread
 
@@ -173,7 +165,7 @@ class Accepting(Engine):
         at = self.core.deadline()
         if at is not None and at <= now:
             self._give(Tick())
-        if now >= self._posted_at + INTERVAL_S or self.board.status.state is not self._state_now():
+        if now >= self._posted_at + INTERVAL_S or self.board.status.state is not self.state:
             self._tell_board()
         unsaid = self.unsaid_until
         return self.core.state.final and (unsaid is None or unsaid <= now)
@@ -236,7 +228,7 @@ class Accepting(Engine):
 
     def _tell(self, message: transfer_frames.AnyMessage) -> None:
         if self._direct is not None:
-            self._direct.put(transfer_frames.Post("", transfer_frames.encode_message(message)))
+            self._direct.post(message)
         if isinstance(message, transfer_frames.Cancelled):
             self.post_at_last(self.kept.reference.transfer, message)
         elif self._direct is None:
@@ -249,7 +241,7 @@ class Accepting(Engine):
             reached("verified-told")
 
     def _keep(self) -> None:
-        self.kept.state = self._state_now()
+        self.kept.state = self.state
         self._state.write(self.kept)
 
     def _note_synced(self) -> None:
@@ -323,12 +315,7 @@ class Accepting(Engine):
         connection = FrameSocket(sock)
         self._direct = connection
         self.open(connection, lambda frame: self._taken(connection, frame))
-        connection.put(
-            transfer_frames.Post(
-                "",
-                transfer_frames.encode_message(transfer_frames.DirectOpening(self.kept.key, token)),
-            )
-        )
+        connection.post(transfer_frames.DirectOpening(self.kept.key, token))
         self._give(events.Heard(joined))
 
     def _taken(self, connection: FrameSocket, frame: Frame) -> None:
@@ -339,16 +326,12 @@ class Accepting(Engine):
 
     # ---------------------------------------------------------------------------- what is told
 
-    def _state_now(self) -> TransferState:
-        state = self.core.state
-        return TransferState.SUSPENDED if self.ending and not state.final else state
-
     def _tell_board(self) -> None:
         self._posted_at = self.now
         kept = status_of_incoming(self.kept, self.core.expected)
         status = msgspec.structs.replace(
             kept,
-            state=self._state_now(),
+            state=self.state,
             consumer_id=self.core.consumer_id,
             rate_bytes_s=self._rate.of(kept.bytes_done, moving=not self.core.state.final),
             error="" if self.core.error is None else self.core.error.code,

@@ -27,6 +27,7 @@ from dray.forks import keep_from_children
 from dray.model.transfer import AUTOMATIC
 from dray.net.send_buffer import widen
 from dray.net.tls import is_tunnel, local_host
+from dray.transfer.events import ProducerEvent
 from dray.wire.stream import Frame
 from dray.wire.transfer_frames import AnyMessage, DirectOpening, Joined
 
@@ -44,7 +45,7 @@ _NEVER: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 class DirectConnections:
     """The connections of one offer's consumers. All of it is for the thread of the transfer."""
 
-    def __init__(self, engine: Engine, listener: socket.socket | str | None) -> None:
+    def __init__(self, engine: Engine[ProducerEvent], listener: socket.socket | str | None) -> None:
         """Listen on a socket, where the queue manager is reached from (AUTOMATIC), or never."""
         self._engine = engine
         self._listener = listener

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from dray.client.connections.runtime import Dialer
 from dray.client.transfer.board import Board, settle
@@ -26,9 +26,13 @@ from dray.client.transfer.frame_socket import SOCKET_ERRORS, BoxConnection, File
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process, this_process
 from dray.model.callers import Credential
+from dray.model.transfer import TransferState
+from dray.transfer.consumer import Consumer
+from dray.transfer.producer import Producer
 from dray.wire import transfer_frames
 from dray.wire.stream import Frame
 
+Event = TypeVar("Event")
 _RECONNECT_S: Final = 0.1
 _RECONNECT_S_MAX: Final = 2.0
 _BUFFER_BYTES: Final = 4096
@@ -49,8 +53,11 @@ class Dialled:
         self._take(self.sock)
 
 
-class Engine(ABC):
+class Engine(ABC, Generic[Event]):
     """Runs one end of one transfer until it is over or stopped."""
+
+    core: Producer | Consumer
+    """Decides what this end does."""
 
     def __init__(
         self, dialer: Dialer, *, box: str, queue: str, board: Board, control: ControlSocket
@@ -68,7 +75,7 @@ class Engine(ABC):
         self._reconnect_s = _RECONNECT_S
         self._stopping = False
         self.ending = False
-        """Whether it goes on no longer here; what is not over then is suspended."""
+        """Whether it goes on no longer here."""
         self._lock = threading.Lock()
         self._over = False
         self._asked: list[Future[None]] = []
@@ -101,13 +108,14 @@ class Engine(ABC):
                 self._wake_end.send(b"!")
         return True
 
-    def ask(self, act: Callable[[], None]) -> Future[None]:
-        """Have the thread do something, and learn when it is done, or that all is over."""
+    def ask(self, event: Event) -> Future[None]:
+        """Have the core take an event, and learn when it has, or that all is over."""
         future: Future[None] = Future()
 
         def acted() -> None:
             try:
-                act()
+                self._give(event)
+                self._tell_board()
             finally:
                 settle(future)
 
@@ -143,6 +151,20 @@ class Engine(ABC):
         """Seconds since the epoch, by a clock that never jumps."""
         return time.monotonic() + self._offset
 
+    @property
+    def state(self) -> TransferState:
+        """The state of the core; what goes on no longer here is suspended."""
+        state = self.core.state
+        return TransferState.SUSPENDED if self.ending and not state.final else state
+
+    @abstractmethod
+    def _give(self, event: Event) -> None:
+        """Give an event to the core, and do what it says."""
+
+    @abstractmethod
+    def _tell_board(self) -> None:
+        """Say on the board how it stands."""
+
     @abstractmethod
     def obey(self, order: Order) -> None:
         """Do what another program asks for; in a thread of its own. Raises what is in the way."""
@@ -165,13 +187,13 @@ class Engine(ABC):
     def end(self, error: DrayError | None) -> None:
         """The thread ends: for this reason, if something went wrong here."""
 
-    def post(self, box: str, message: transfer_frames.AnyMessage) -> None:
+    def post(
+        self, box: str, message: transfer_frames.AnyMessage, piece: FileRange | None = None
+    ) -> None:
         """Send through the queue managers; dropped while there is no connection to ours."""
         relay = self.relay
         if relay is not None and relay.ready:
-            relay.connection.put(
-                transfer_frames.Post(box, transfer_frames.encode_message(message), self._queue)
-            )
+            relay.connection.post(message, piece, box=box, queue=self._queue)
 
     def post_at_last(self, box: str, message: transfer_frames.AnyMessage) -> None:
         """The same for what nobody will say again: for some time it is kept until it has gone."""
@@ -184,15 +206,6 @@ class Engine(ABC):
     def unsaid_until(self) -> float | None:
         """Until when there is something left to say; None if there is nothing any more."""
         return self._last_words_until if self._last_words else None
-
-    def post_range(self, box: str, message: transfer_frames.AnyMessage, piece: FileRange) -> None:
-        """The same with a range of a file."""
-        relay = self.relay
-        if relay is not None and relay.ready:
-            relay.connection.put_range(
-                transfer_frames.Post(box, transfer_frames.encode_message(message), self._queue),
-                piece,
-            )
 
     def open(self, connection: FrameSocket, take: Callable[[Frame], None]) -> None:
         """Watch a connection."""

@@ -14,9 +14,15 @@ from dray.model.callers import Credential
 from dray.model.limits import KIB
 from dray.net.send_buffer import widen
 from dray.wire.frames import encode_frame
-from dray.wire.head import Head
 from dray.wire.stream import Frame, FrameStream
-from dray.wire.transfer_frames import AttachBox, Credit, Post, size_of_post
+from dray.wire.transfer_frames import (
+    AnyMessage,
+    AttachBox,
+    Credit,
+    Post,
+    encode_message,
+    size_of_post,
+)
 
 _READS_PER_CALL: Final = 16
 BUFFER_BYTES: Final = 8 << 20
@@ -58,20 +64,24 @@ class FrameSocket:
         self.hung_up = False
         """Whether nothing can be sent any more; what came before may still be read."""
 
-    def put(self, head: Head, request_id: int = 0) -> None:
-        """Send a frame without a body after all else."""
-        self.put_encoded(encode_frame(head, request_id, 0))
-
-    def put_encoded(self, frame: bytes) -> None:
-        """The same with a frame that is encoded already."""
+    def put(self, frame: bytes) -> None:
+        """Send a frame after all else."""
         self._pieces.append(memoryview(frame))
         self.backlog += len(frame)
 
-    def put_range(self, head: Head, piece: FileRange) -> None:
-        """Send a frame whose body is a range of a file, moved by the kernel."""
-        self.put_encoded(encode_frame(head, 0, piece.left))
-        self._pieces.append(piece)
-        self.backlog += piece.left
+    def post(
+        self, message: AnyMessage, piece: FileRange | None = None, *, box: str = "", queue: str = ""
+    ) -> None:
+        """Send a message of a transfer after all else.
+
+        A range of a file goes with it as its body, moved by the kernel. A queue manager passes it
+        on to `box`, at the queue manager of `queue`.
+        """
+        head = Post(box, encode_message(message), queue)
+        self.put(encode_frame(head, 0, 0 if piece is None else piece.left))
+        if piece is not None:
+            self._pieces.append(piece)
+            self.backlog += piece.left
 
     def flush(self) -> None:
         """Send what the socket takes.
@@ -166,7 +176,7 @@ class BoxConnection:
         self._attach = AttachBox(box, queue)
         self._session = ClientSession()
         self._greeting, hello = self._session.hello(*credential)
-        connection.put_encoded(hello)
+        connection.put(hello)
         self._taken = 0
 
     def take(self, frame: Frame) -> Post | None:
@@ -196,12 +206,12 @@ class BoxConnection:
         if settled is self._greeting:
             self._session.welcomed(answer.head)
             _, attach = self._session.request(self._attach)
-            self.connection.put_encoded(attach)
+            self.connection.put(attach)
         else:
             self.ready = True
 
     def _count(self, size: int) -> None:
         self._taken += size
         if self._taken >= _CREDIT_BYTES:
-            self.connection.put(Credit(self._taken))
+            self.connection.put(encode_frame(Credit(self._taken), 0, 0))
             self._taken = 0

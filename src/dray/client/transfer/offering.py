@@ -43,8 +43,10 @@ _LINGER_RESTORED_S: Final = 5.0
 """One that was over when the program was killed: its consumer asks every other second."""
 
 
-class Offering(Engine):
+class Offering(Engine[events.ProducerEvent]):
     """Runs one offer."""
+
+    core: Producer
 
     def __init__(
         self,
@@ -94,15 +96,6 @@ class Offering(Engine):
 
     # ---------------------------------------------------------------------- for other threads
 
-    def do(self, event: events.ProducerEvent) -> Callable[[], None]:
-        """A function for `ask`: the thread gives an event to the core and tells the state."""
-
-        def done() -> None:
-            self._give(event)
-            self._tell_board()
-
-        return done
-
     def resume(self, consumer_id: str = "") -> None:
         """Go on. Reads the file again, and raises `TransferSourceChanged`, which ends the offer."""
         reference = self._reference
@@ -114,9 +107,9 @@ class Offering(Engine):
         try:
             self._check_file()
         except TransferSourceChanged as error:
-            self.ask(self.do(events.SourceBroke(error))).result()
+            self.ask(events.SourceBroke(error)).result()
             raise
-        self.ask(self.do(events.Resume(consumer_id))).result()
+        self.ask(events.Resume(consumer_id)).result()
 
     def cancel(self) -> None:
         """Cancel for all consumers and take back an unused reference.
@@ -132,7 +125,7 @@ class Offering(Engine):
             if self.core.discovery.open:
                 self._back_again = self._withdraw()
         finally:
-            self.ask(self.do(events.Cancel())).result()
+            self.ask(events.Cancel()).result()
 
     def obey(self, order: Order) -> None:
         """See `Engine`."""
@@ -141,11 +134,11 @@ class Offering(Engine):
             raise no_consumer(self._reference.transfer, order.consumer)
         match order.act:
             case "suspend":
-                self.ask(self.do(events.Suspend(order.consumer))).result()
+                self.ask(events.Suspend(order.consumer)).result()
             case "resume":
                 self.resume(order.consumer)
             case "cancel" if order.consumer:
-                self.ask(self.do(events.Cancel(order.consumer))).result()
+                self.ask(events.Cancel(order.consumer)).result()
             case "cancel":
                 self.cancel()
 
@@ -231,7 +224,7 @@ class Offering(Engine):
                     self._check_source(key)
 
     def _keep(self) -> None:
-        self.kept.state = self._state_now()
+        self.kept.state = self.state
         self.kept.consumers = [
             KeptConsumer(copy.key, copy.consumer_id, copy.window.base, copy.state)
             for copy in self.core.copies.values()
@@ -245,7 +238,7 @@ class Offering(Engine):
         if isinstance(message, transfer_frames.Joined) and connection is None:
             message = self._direct.introduce(message)
         if connection is not None:
-            connection.put(transfer_frames.Post("", transfer_frames.encode_message(message)))
+            connection.post(message)
         elif isinstance(message, transfer_frames.Cancelled):
             self.post_at_last(self._box_of(message.key), message)
         else:
@@ -268,11 +261,9 @@ class Offering(Engine):
         piece = FileRange(self._source.descriptor, terms.bytes_before(number), terms.length(number))
         connection = self._direct.of(key)
         if connection is not None:
-            connection.put_range(
-                transfer_frames.Post("", transfer_frames.encode_message(head)), piece
-            )
+            connection.post(head, piece)
         else:
-            self.post_range(self._box_of(key), head, piece)
+            self.post(self._box_of(key), head, piece)
         reached("piece-sent")
 
     def _pump(self) -> None:
@@ -401,10 +392,6 @@ class Offering(Engine):
             self.core.copies
         )
 
-    def _state_now(self) -> TransferState:
-        state = self.core.state
-        return TransferState.SUSPENDED if self.ending and not state.final else state
-
     def _tell_board(self) -> None:
         self._posted_at = self.now
-        self.board.post(*self._statuses.of(self.core, self._state_now()))
+        self.board.post(*self._statuses.of(self.core, self.state))

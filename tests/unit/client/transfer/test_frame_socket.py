@@ -11,10 +11,11 @@ import pytest
 from dray.client.transfer.frame_socket import FileRange, FrameSocket
 from dray.errors import ConnectionLost
 from dray.net import send_buffer
-from dray.wire.transfer_frames import Post
+from dray.wire.transfer_frames import Acked, Farewell, decode_message
 
 WITHIN_S = 100
 DATA = os.urandom(300_000)
+FIRST, SECOND = Acked("a", 1, 5), Farewell("a")
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def test_a_range_of_a_file_is_the_body_of_its_frame(ends, tmp_path):
     (tmp_path / "f").write_bytes(DATA)
     near, far = map(FrameSocket, ends)
     with (tmp_path / "f").open("rb") as file:
-        near.put_range(Post("", b"first"), FileRange(file.fileno(), 5, len(DATA) - 5))
-        near.put(Post("", b"second"))
+        near.post(FIRST, FileRange(file.fileno(), 5, len(DATA) - 5))
+        near.post(SECOND)
         first, second = frames_of(near, far, 2)
-    assert (first.head.message, bytes(first.body)) == (b"first", DATA[5:])
-    assert (second.head.message, bytes(second.body)) == (b"second", b"")
+    assert (decode_message(first.head.message), bytes(first.body)) == (FIRST, DATA[5:])
+    assert (decode_message(second.head.message), bytes(second.body)) == (SECOND, b"")
     assert near.backlog == 0
 
 
@@ -53,7 +54,7 @@ def test_a_file_that_became_shorter_ends_the_connection(ends, tmp_path):
     (tmp_path / "f").write_bytes(b"short")
     near = FrameSocket(ends[0])
     with (tmp_path / "f").open("rb") as file:
-        near.put_range(Post("", b"first"), FileRange(file.fileno(), 0, 6))
+        near.post(FIRST, FileRange(file.fileno(), 0, 6))
         with pytest.raises(ConnectionLost, match="truncated"):
             near.flush()
 
@@ -71,11 +72,11 @@ def test_a_larger_buffer_is_asked_for(ends, monkeypatch):
 def test_last_words_are_read_though_nothing_can_be_sent_any_more(ends):
     """Who sends to one who has hung up learns that first, and would not look any more."""
     near, far = FrameSocket(ends[0]), FrameSocket(ends[1])
-    far.put(Post("last words", b""))
+    far.post(FIRST, box="last words")
     far.flush()
     far.close()
     while not near.hung_up:
-        near.put(Post("", b""))
+        near.post(SECOND)
         near.flush()
     assert near.backlog == 0
     assert [frame.head.box for frame in near.read()] == ["last words"]
