@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import dray
-from dray.client.files import steps
+from dray.client.files import partial_file, steps
 from dray.client.transfer import target
 from tests.crash.kill_at import KillAt
 
@@ -69,6 +69,6 @@ if __name__ == "__main__":
     told = json.loads(sys.argv[2])
     if told["step"]:
         steps.watch = KillAt(told["step"], told["count"])
-    target.SYNC_EVERY_BYTES = target.NOTE_EVERY_BYTES = SYNCED
+    partial_file._SYNC_BYTES = target.NOTE_EVERY_BYTES = SYNCED
     with dray.connect(told["url"]) as connected:
         {"offer": offer, "accept": accept}[sys.argv[1]](connected, told)

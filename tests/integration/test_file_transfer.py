@@ -269,7 +269,7 @@ def test_a_full_disk_is_told_and_what_came_is_kept(stage, monkeypatch):
 
     def full(target, number, piece):
         if number == 30:
-            raise target._unwritable(OSError(28, "No space left on device"))
+            raise target._file.spoilt("No space left on device")
         write(target, number, piece)
 
     monkeypatch.setattr(TargetFile, "write", full)

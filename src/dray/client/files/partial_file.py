@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -34,8 +35,16 @@ on a disk that answers."""
 _LOCK_PAUSE_S = 0.01
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 """File systems that know no locks; there each program has to take care itself."""
+_ADVICE = (
+    "nothing of it was kept, so free space or name another path; the message is still in its queue"
+)
 _MODE = 0o666
 """A file that a receiver saves is for whom the receiver's umask says."""
+
+
+def partial_of(target: Path) -> Path:
+    """Where a file grows."""
+    return target.with_name(f"{target.name}.partial")
 
 
 def is_in_the_way(target: Path) -> bool:
@@ -53,14 +62,16 @@ class PartialFile:
         resume: bool = False,
         sync: bool = True,
         partial: Path | None = None,
+        advice: str = _ADVICE,
     ) -> None:
         """Begin it, or open what `keep` has left; without `sync` nothing waits for the disk.
 
-        It grows as `partial`, by default `<path>.partial`.
+        It grows as `partial`, by default `partial_of` the target. `advice` ends each error.
         """
         self.target = target
         self._sync = sync
-        self._partial = partial or target.with_name(target.name + ".partial")
+        self._partial = partial or partial_of(target)
+        self._advice = advice
         self._closed = False
         self._process = this_process()
         self._syncer: ThreadPoolExecutor | None = None
@@ -122,8 +133,11 @@ class PartialFile:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def grown(self, count: int) -> None:
-        """So many bytes more were written: begin to sync them if they have become many."""
+    def grown(self, count: int, then: Callable[[], object] | None = None) -> None:
+        """So many bytes more were written: begin to sync them if they have become many.
+
+        If so, a thread calls `then` when they are on disk.
+        """
         if not self._sync:
             return
         self._unsynced += count
@@ -133,7 +147,7 @@ class PartialFile:
         self._unsynced = 0
         if self._syncer is None:
             self._syncer = ThreadPoolExecutor(1, "dray-file-sync")
-        self._syncing = self._syncer.submit(sync_data, self._descriptor)
+        self._syncing = self._syncer.submit(self._sync_behind, then)
 
     def finish(self, *, sync_name: bool = True) -> None:
         """Give it its own name; it is durable under it, unless its owner syncs it.
@@ -186,6 +200,11 @@ class PartialFile:
                 self._partial.unlink()
         self.keep()
 
+    def _sync_behind(self, then: Callable[[], object] | None) -> None:
+        sync_data(self._descriptor)
+        if then is not None:
+            then()
+
     def _synced(self) -> None:
         """Wait for the sync that is under way. The kernel tells of a failed one only once."""
         syncing, self._syncing = self._syncing, None
@@ -208,9 +227,7 @@ class PartialFile:
     def spoilt(self, reason: str) -> TargetUnwritable:
         """The error for a failed write, here or at the queue manager."""
         return TargetUnwritable(
-            f"{self.target} cannot be written: {reason}; nothing of it was kept, so free space or"
-            " name another path; the message is still in its queue",
-            path=str(self.target),
+            f"{self.target} cannot be written: {reason}; {self._advice}", path=str(self.target)
         )
 
 

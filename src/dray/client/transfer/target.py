@@ -1,11 +1,8 @@
 """The file that is received: grows as `<path>.partial`, and is there whole or not at all.
 
-While it grows it is locked (`partial_file`), so that two who save under one name do not write into
-each other's file: the digest of the one would say nothing of what appears under the name.
-
-Two threads follow the writes. One takes the digest from the file itself: what is checked is what
-would be read. The other syncs what was written, so that the disk is busy from the start, the last
-sync finds little left to do, and little is lost with the machine.
+`PartialFile` keeps others out of it and syncs it while it grows, so that little is lost with the
+machine. A thread follows the writes and takes the digest from the file itself: what is checked is
+what would be read.
 """
 
 from __future__ import annotations
@@ -14,24 +11,20 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from dray.client.files.partial_file import is_in_the_way, is_still, open_alone
+from dray.client.files.partial_file import PartialFile, partial_of
 from dray.client.transfer.reference import Fingerprint
-from dray.errors import TargetUnwritable
-from dray.forks import keep_from_children
-from dray.fsync import sync_folder
 from dray.large.digests import DIGESTS, Digest, hashed_file
 from dray.model.limits import MIB
 from dray.transfer.events import Terms
 
-SYNC_EVERY_BYTES = 32 * MIB
-"""As much as a disk writes in the time that a sync takes to be asked for and answered, and more."""
 NOTE_EVERY_BYTES = 256 * MIB
 """To note what is synced costs two syncs of its own."""
 _READ_BYTES = 4 * MIB
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-PARTIAL = ".partial"
+_ADVICE = "the received data is kept, so free space and resume the transfer"
 
 
 def boot_id() -> str:
@@ -40,11 +33,6 @@ def boot_id() -> str:
         return _BOOT_ID.read_text("ascii").strip()
     except OSError:
         return ""
-
-
-def partial_of(target: Path) -> Path:
-    """Where a file grows."""
-    return target.with_name(target.name + PARTIAL)
 
 
 def whole_fragments(target: Path, terms: Terms, synced: int, boot: str) -> int:
@@ -89,42 +77,26 @@ class TargetFile:
 
         `more_synced` is called by a thread when it is worth noting how much `synced` is.
         """
-        self.target = target
-        self._partial = partial_of(target)
         self._terms = terms
         self._more_synced = more_synced
         self._kind = kind
-        lock = threading.Lock()
-        self._changed = threading.Condition(lock)
-        self._much_written = threading.Condition(lock)
+        self._changed = threading.Condition()
         self._using = threading.Lock()
         self._written = terms.bytes_before(expected)
         self._hash = DIGESTS[kind]()
         self._hashed = self._synced = self._noted = 0
-        self._closing = self._finishing = False
+        self._closing = False
         self._idle = True
         """Whether the thread of the digest waits for more to be written."""
         self._failure: OSError | None = None
+        self._file = PartialFile(target, resume=True, advice=_ADVICE)
         try:
-            if is_in_the_way(target):
-                raise OSError(errno.EEXIST, "it is no regular file")
-            self._descriptor = open_alone(self._partial)
-        except OSError as error:
-            raise self._unwritable(error) from error
-        try:
-            os.ftruncate(self._descriptor, self._written)
-        except OSError as error:
-            os.close(self._descriptor)
-            raise self._unwritable(error) from error
-        keep_from_children(self)
+            self._file.cut(self._written)
+        except BaseException:
+            self._file.keep()
+            raise
         self._reader = threading.Thread(target=self._follow, name="dray-digest", daemon=True)
-        self._syncer = threading.Thread(target=self._sync_behind, name="dray-sync", daemon=True)
         self._reader.start()
-        self._syncer.start()
-
-    def fileno(self) -> int:
-        """Its descriptor; below 0 once it is closed."""
-        return self._descriptor
 
     @property
     def synced(self) -> int:
@@ -135,28 +107,20 @@ class TargetFile:
     def write(self, number: int, piece: memoryview) -> None:
         """Write a fragment behind those that are there."""
         offset = self._terms.bytes_before(number)
-        try:
-            while piece:
-                count = os.pwrite(self._descriptor, piece, offset)
-                offset, piece = offset + count, piece[count:]
-        except OSError as error:
-            raise self._unwritable(error) from error
+        self._file.put(piece, offset)
         with self._changed:
-            self._written = offset
+            self._written = offset + len(piece)
             if self._idle:
                 self._changed.notify_all()
-            if offset - self._synced >= SYNC_EVERY_BYTES:
-                self._much_written.notify()
+            note = partial(self._note, self._hash, self._written)
+        self._file.grown(len(piece), note)
 
     def start_over(self) -> None:
         """Drop everything."""
         with self._changed:
             self._written = self._hashed = self._synced = self._noted = 0
             self._hash = DIGESTS[self._kind]()
-        try:
-            os.ftruncate(self._descriptor, 0)
-        except OSError as error:
-            raise self._unwritable(error) from error
+        self._file.cut(0)
 
     def digest(self) -> Fingerprint:
         """The digest of all that is in the file, once the thread has come so far."""
@@ -164,64 +128,47 @@ class TargetFile:
             self._changed.wait_for(
                 lambda: self._failure or self._closing or self._hashed >= self._written
             )
-            self._raise_failure()
+            if self._failure is not None:
+                reason = self._failure.strerror or str(self._failure)
+                raise self._file.spoilt(reason) from self._failure
             return Fingerprint(self._kind, self._hash.digest())
 
     def finish(self) -> None:
         """Make it durable under its own name, unless it is closed already."""
-        with self._changed:
-            self._finishing = True
-            self._much_written.notify()
-        # The kernel tells of a failed write once, so nobody else may be asking when we do.
-        self._syncer.join()
-        with self._changed:
-            self._raise_failure()
         with self._using:
-            if self._descriptor >= 0:
-                self._publish()
+            if self._file.fileno() >= 0:
+                self._end_following()
+                self._file.finish()
 
     def close(self) -> None:
         """Let go of it; what is there stays. Harmless when repeated."""
-        self._close(remove=False)
+        self._end_following()
+        with self._using:
+            self._file.keep()
 
     def discard(self) -> None:
         """Let go of it, and remove what there is of it."""
-        self._close(remove=True)
+        self._end_following()
+        with self._using:
+            self._file.discard()
 
-    def _close(self, *, remove: bool) -> None:
+    def _end_following(self) -> None:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-            self._much_written.notify()
         self._reader.join()
-        self._syncer.join()
-        with self._using:
-            if self._descriptor >= 0:
-                # Under the lock: once it is let go of, another's may stand under that name.
-                if remove and is_still(self._partial, self._descriptor):
-                    self._partial.unlink()
-                descriptor, self._descriptor = self._descriptor, -1
-                os.close(descriptor)
-
-    def _publish(self) -> None:
-        try:
-            os.fsync(self._descriptor)
-            self._partial.replace(self.target)
-            sync_folder(self.target.parent)
-        except OSError as error:
-            raise self._unwritable(error) from error
-
-    # ------------------------------------------------------------------- the thread that reads
 
     def _follow(self) -> None:
         room = memoryview(bytearray(_READ_BYTES))
         try:
             while (found := self._more()) is not None:
                 digest, at, wanted = found
-                count = os.preadv(self._descriptor, [room[: min(wanted, len(room))]], at)
+                count = os.preadv(self._file.descriptor, [room[: min(wanted, len(room))]], at)
                 self._take(digest, room[:count])
         except OSError as error:
-            self._failed(error)
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
 
     def _more(self) -> tuple[Digest, int, int] | None:
         """The next bytes to hash, and their digest; None at the end."""
@@ -245,31 +192,8 @@ class TargetFile:
             if self._hashed >= self._written:
                 self._changed.notify_all()
 
-    # ------------------------------------------------------------------- the thread that syncs
-
-    def _sync_behind(self) -> None:
-        try:
-            while (found := self._unsynced()) is not None:
-                os.fdatasync(self._descriptor)
-                self._note(*found)
-        except OSError as error:
-            self._failed(error)
-
-    def _unsynced(self) -> tuple[Digest, int] | None:
-        """Up to where to sync, and of which digest; None at the end."""
-        with self._changed:
-            self._much_written.wait_for(
-                lambda: (
-                    self._closing
-                    or self._finishing
-                    or self._written - self._synced >= SYNC_EVERY_BYTES
-                )
-            )
-            if self._closing or self._finishing:
-                return None
-            return self._hash, self._written
-
     def _note(self, digest: Digest, upto: int) -> None:
+        """In the thread that syncs: what was written up to there is on disk."""
         with self._changed:
             if digest is not self._hash:
                 # Everything was dropped meanwhile.
@@ -279,21 +203,3 @@ class TargetFile:
                 return
             self._noted = upto
         self._more_synced()
-
-    # -------------------------------------------------------------------------- what goes wrong
-
-    def _failed(self, error: OSError) -> None:
-        with self._changed:
-            self._failure = error
-            self._changed.notify_all()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._unwritable(self._failure)
-
-    def _unwritable(self, error: OSError) -> TargetUnwritable:
-        return TargetUnwritable(
-            f"{self.target} cannot be written: {error.strerror or error}; the received data is"
-            " kept, so free space and resume the transfer",
-            path=str(self.target),
-        )

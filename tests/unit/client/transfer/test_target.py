@@ -11,13 +11,13 @@ import pytest
 from blake3 import blake3
 
 from dray.client.files import partial_file
+from dray.client.files.partial_file import partial_of
 from dray.client.transfer import target as target_module
 from dray.client.transfer.reference import Fingerprint
 from dray.client.transfer.target import (
     TargetFile,
     boot_id,
     is_there,
-    partial_of,
     whole_fragments,
 )
 from dray.errors import TargetUnwritable
@@ -75,7 +75,7 @@ def test_started_over_the_digest_is_that_of_the_second_time(tmp_path):
 @pytest.fixture
 def soon_synced(monkeypatch):
     """Three fragments are enough to be synced, and six to be told of."""
-    monkeypatch.setattr(target_module, "SYNC_EVERY_BYTES", 30)
+    monkeypatch.setattr(partial_file, "_SYNC_BYTES", 30)
     monkeypatch.setattr(target_module, "NOTE_EVERY_BYTES", 60)
 
 
@@ -121,10 +121,14 @@ def test_a_sync_that_fails_behind_the_writes_is_raised_and_nothing_is_published(
 
     monkeypatch.setattr(os, "fdatasync", failing)
     file = begun(tmp_path / "f")
-    fill(file)
-    assert asked.wait(WITHIN_S)
-    with pytest.raises(TargetUnwritable, match="the disk is gone"):
+
+    def save():
+        fill(file)
+        assert asked.wait(WITHIN_S)
         file.finish()
+
+    with pytest.raises(TargetUnwritable, match="the disk is gone"):
+        save()
     file.close()
     assert not (tmp_path / "f").exists()
 
