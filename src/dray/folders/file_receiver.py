@@ -20,8 +20,7 @@ from dray.client.awaited.receiver import Fate, Handled
 from dray.client.awaited.transaction import Transaction
 from dray.client.blocking.large_message import LargeMessage
 from dray.errors import CommandFailed, TargetUnwritable
-from dray.folders.labels import file_name
-from dray.model.ids import split_id
+from dray.folders.labels import file_name, otherwise_named
 
 _STDERR: Final = 2
 _MODE_KEPT: Final = 0o777
@@ -197,7 +196,7 @@ def path_of(message: LargeMessage) -> str:
     """The path of a message's file, or a name made from the label of a message without one."""
     if message.file is not None:
         return message.file.path
-    return file_name(message.label, f"message-{split_id(message.sequence_id)[1]}")
+    return file_name(message.label, otherwise_named(message.sequence_id))
 
 
 def _run(command: Sequence[str], placed: PlacedBody) -> None:

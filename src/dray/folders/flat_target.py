@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dray.client.blocking.large_message import LargeMessage
 from dray.folders.file_receiver import PlacedBody, finish_body
+from dray.folders.labels import otherwise_named
 from dray.folders.placing import Item, TargetFolder
 from dray.large.digests import hashed_file
 
@@ -48,8 +49,3 @@ def is_whole(path: Path, message: LargeMessage) -> bool:
         if os.fstat(file.fileno()).st_size != message.size:
             return False
         return hashed_file(file, message.digest_kind).digest() == message.digest
-
-
-def otherwise_named(id: str | None) -> str:
-    """A file's name for a message without a label."""
-    return f"message-{(id or '').rpartition(chr(92))[2]}"

@@ -37,6 +37,11 @@ def numbered(name: str, count: int) -> str:
     return f"{stem} ({count}){tail}"
 
 
+def otherwise_named(id: str | None) -> str:
+    """A file's name for a message without a label."""
+    return f"message-{(id or '').rpartition(chr(92))[2]}"
+
+
 def _plain(text: str) -> str:
     text = unicodedata.normalize("NFC", text)
     text = "".join(

@@ -214,8 +214,3 @@ class FolderLedger:
                 self._database.execute_many("DELETE FROM files WHERE path = ?", rows)
             else:
                 self._database.execute_many("UPDATE files SET state = 0 WHERE path = ?", rows)
-
-    def count(self) -> int:
-        """How many files were sent."""
-        (found,) = self._database.execute("SELECT count(*) FROM files").fetchone()
-        return int(found)

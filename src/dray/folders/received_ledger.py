@@ -78,7 +78,12 @@ class ReceivedLedger:
 
     def version(self, path: str, source: str) -> PlacedVersion | None:
         """The version of a path that came last from a source."""
-        return self._row("placed", path, source)
+        with self._database.lock:
+            row = self._database.execute(
+                f"SELECT {_COLUMNS} FROM placed WHERE path = ? AND source = ?",  # noqa: S608 - no values
+                (os.fsencode(path), source),
+            ).fetchone()
+        return None if row is None else _version(row)
 
     def begin(self, versions: Iterable[tuple[ArrivedFile, PlacedVersion]]) -> None:
         """Note, durably, which files are going to stand at their places."""
@@ -112,14 +117,6 @@ class ReceivedLedger:
         self.finish(
             (os.fsdecode(path), source, stands(_version(values))) for path, source, *values in rows
         )
-
-    def _row(self, table: str, path: str, source: str) -> PlacedVersion | None:
-        with self._database.lock:
-            row = self._database.execute(
-                f"SELECT {_COLUMNS} FROM {table} WHERE path = ? AND source = ?",  # noqa: S608 - no values
-                (os.fsencode(path), source),
-            ).fetchone()
-        return None if row is None else _version(row)
 
 
 def _values(version: PlacedVersion) -> tuple[object, ...]:

@@ -33,7 +33,8 @@ from dray.errors import (
     TargetUnwritable,
     TransactionAborted,
 )
-from dray.folders.flat_target import is_whole, otherwise_named
+from dray.folders.flat_target import is_whole
+from dray.folders.labels import otherwise_named
 from dray.folders.placing import Item, PlacedFile, TargetFolder, write_new
 from dray.model.limits import WORKERS_MAX
 from dray.model.message import Message
