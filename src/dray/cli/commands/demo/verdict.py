@@ -6,7 +6,6 @@ the table of what was landed, and the files; each is read here again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,11 +17,10 @@ from typing import Any
 from dray.cli.commands.demo.loss import Hole, ranges
 from dray.cli.commands.demo.sending import SentFile
 from dray.cli.commands.demo.spark_job import AuditTold
-from dray.large.digests import DIGESTS, SHA256
+from dray.large.digests import SHA256, hashed_file
 from dray.model.message import Message
 from dray.model.words import counted
 
-HASHED_AT_ONCE = 1 << 20
 HASHING_THREADS = 2
 Row = dict[str, Any]
 
@@ -98,15 +96,10 @@ def read_rows(table: Path) -> list[Row]:
     return sorted(rows, key=lambda row: row["first_lookup_id"])
 
 
-def digests_of(path: Path, *kinds: str) -> list[str]:
-    """The digests of a whole file, in hexadecimal."""
-    digests = [DIGESTS[kind]() for kind in kinds]
-    buffer = memoryview(bytearray(HASHED_AT_ONCE))
+def digest_of(path: Path, kind: str = SHA256) -> str:
+    """The digest of a whole file, in hexadecimal."""
     with path.open("rb", buffering=0) as file:
-        while count := file.readinto(buffer):
-            for digest in digests:
-                digest.update(buffer[:count])
-    return [digest.hexdigest() for digest in digests]
+        return hashed_file(file, kind).hexdigest()
 
 
 def _judge_presence(verdict: DemoVerdict, sent: Sequence[SentFile], landed: Sequence[Row]) -> None:
@@ -173,13 +166,14 @@ def _judge_contents(
     pairs = [(origins[row["sequence_id"]], row) for row in landed if row["sequence_id"] in origins]
     done = 0
     with ThreadPoolExecutor(HASHING_THREADS) as pool:
-        before = pool.map(lambda pair: digests_of(pair[0].path, SHA256), pairs)
-        after = pool.map(
-            lambda pair: digests_of(_payload(out, pair[1]), SHA256, pair[1]["digest_kind"]), pairs
+        before = pool.map(lambda pair: digest_of(pair[0].path), pairs)
+        after = pool.map(lambda pair: digest_of(_payload(out, pair[1])), pairs)
+        named = pool.map(
+            lambda pair: digest_of(_payload(out, pair[1]), pair[1]["digest_kind"]), pairs
         )
-        for (origin, row), [theirs], [ours, landed_as] in zip(pairs, before, after, strict=True):
+        for (origin, row), theirs, ours, digest in zip(pairs, before, after, named, strict=True):
             same = theirs == ours and row["size"] == origin.size and row["label"] == origin.label
-            if same and row["digest"] == landed_as:
+            if same and row["digest"] == digest:
                 verdict.identical += 1
             else:
                 verdict.complain(f"{_payload(out, row)} differs from {origin.path}")
@@ -217,7 +211,7 @@ def judge_chain(
     """Compare each message of the results queue with the origin of its file, read again."""
     lost = {hole.sequence_id for hole in holes}
     wanted = {
-        file.sequence_id: (file.origin.label, file.origin.size, _sha256(file.origin.path))
+        file.sequence_id: (file.origin.label, file.origin.size, digest_of(file.origin.path))
         for file in sent
         if file.sequence_id not in lost
     }
@@ -235,8 +229,3 @@ def judge_chain(
             verdict.complain(f"the chain has {counts[sequence_id]} rows about {label!r}, not one")
     if len({message.transaction_id for message in results}) > 1:
         verdict.complain("the rows of the chain came in more than one transaction")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
