@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.cli.output import print_json, print_record
 from dray.model.queue import DeliveryInfo, QueueInfo, Refusal
 from dray.model.words import counted, size_text, time_text
 
 _REFUSED = "refused"
 
 
-def print_queue(info: QueueInfo, *, as_json: bool) -> None:
-    """Print all that is known of a queue."""
-    if as_json:
-        print_json(info)
-    else:
-        print_record(_record_of(info))
-
-
-def _record_of(info: QueueInfo) -> dict[str, str]:
+def record_of(info: QueueInfo) -> dict[str, str]:
+    """All that is known of a queue, by name."""
     told = {key: str(value) for key, value in msgspec.structs.asdict(info).items()}
     del told["delivery"]
     told["state"] = state_of(info)

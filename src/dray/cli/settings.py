@@ -7,14 +7,14 @@ list --json` are the same.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
 import dray
-from dray.cli.output import print_json, print_table
+from dray.cli.output import print_json, print_record, print_table
 from dray.net.doors import default_url
 
 MOST = 1_000_000_000
@@ -46,12 +46,20 @@ class Settings:
             self.url, ca=self.ca, cert=self.cert, key=self.key, token_file=self.token_file
         )
 
-    def tell(self, value: object, text: str) -> None:
-        """Print what was done: a value for programs, or a text for people."""
+    def tell(self, value: object, *lines: str) -> None:
+        """Print what was done or found: a value for programs, or lines for people."""
         if self.as_json:
             print_json(value)
         else:
-            click.echo(text)
+            for line in lines:
+                click.echo(line)
+
+    def tell_record(self, value: object, pairs: Mapping[str, str]) -> None:
+        """Print all that is known of one thing: the value for programs, or names and values."""
+        if self.as_json:
+            print_json(value)
+        else:
+            print_record(pairs)
 
     def tell_all(
         self, found: Sequence[Seen], columns: Sequence[str], row: Callable[[Seen], Sequence[str]]

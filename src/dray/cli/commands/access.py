@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from dray.cli.output import print_json, print_table
+from dray.cli.commands.storage import tell_chain
 from dray.cli.settings import MOST, CommandGroup, Settings, takes_json
-from dray.model.words import counted
 
 
 @click.group(cls=CommandGroup)
@@ -72,7 +71,7 @@ def log(settings: Settings, *, data: Path, last: int | None) -> None:
 
     The command verifies the whole log, also with --last. It may run beside the queue manager.
     """
-    from dray.errors import StoreCorrupt, StoreError
+    from dray.errors import StoreError
     from dray.store.access_log import ACCESS_NAME, read_access_log, verify_access_log
 
     name, report = verify_access_log(data)
@@ -81,33 +80,24 @@ def log(settings: Settings, *, data: Path, last: int | None) -> None:
             f"{data} has no {ACCESS_NAME}; a queue manager writes it if its option `audit` is true"
         )
     entries = deque(read_access_log(data), last)
-    if settings.as_json:
-        told = {**report._asdict(), "file": name, "intact": report.intact, "list": list(entries)}
-        print_json(told)
-    else:
-        columns = ["number ", "time", "act", "caller", "address", "session ", "frame", "subject"]
-        columns.append("times ")
-        rows = (
-            [
-                str(each.number),
-                each.time,
-                each.act,
-                each.caller,
-                each.address,
-                str(each.session or ""),
-                each.frame,
-                each.subject,
-                str(each.times),
-            ]
-            for each in entries
-        )
-        print_table(columns, rows)
-        if report.intact:
-            number = counted(report.entries, "entry")
-            click.echo(f"{number}, the chain is whole; digest {report.digest}")
-    if not report.intact:
-        sentence = f"{data / name}, line {report.line}: {report.problem}"
-        raise StoreCorrupt(sentence, event=0, file=name)
+    columns = ["number ", "time", "act", "caller", "address", "session ", "frame", "subject"]
+    columns.append("times ")
+    rows = (
+        [
+            str(each.number),
+            each.time,
+            each.act,
+            each.caller,
+            each.address,
+            str(each.session or ""),
+            each.frame,
+            each.subject,
+            str(each.times),
+        ]
+        for each in entries
+    )
+    told: dict[str, object] = {"file": name, "list": list(entries)}
+    tell_chain(settings, data / name, report, told, columns=columns, rows=rows)
 
 
 def _row(told: dict[str, str | None]) -> list[str]:

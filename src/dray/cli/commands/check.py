@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.output import print_json, printable
+from dray.cli.output import printable
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_json
 from dray.errors import StoreCorrupt
@@ -33,16 +34,13 @@ def command(settings: Settings, data: str) -> int:
 
     with progress("checking", None) as shown:
         report = check_store(data, shown.update)
-    if settings.as_json:
-        print_json(report)
-    else:
-        _print(report)
+    settings.tell(report, *_lines(report))
     return 0 if report.clean else StoreCorrupt.exit_status
 
 
-def _print(report: CheckReport) -> None:
+def _lines(report: CheckReport) -> Iterator[str]:
     for finding in report.findings:
-        click.echo(printable(_line(finding)))
+        yield printable(_line(finding))
     damaged, in_doubt = (
         sum(each.severity == severity for each in report.findings)
         for severity in ("damage", "doubt")
@@ -60,9 +58,8 @@ def _print(report: CheckReport) -> None:
             (report.heap_files, "message file"),
         )
     )
-    click.echo(
-        f"{report.directory}: {', '.join(counts)} with {human_size(report.record_bytes)}; {outcome}"
-    )
+    size = human_size(report.record_bytes)
+    yield f"{report.directory}: {', '.join(counts)} with {size}; {outcome}"
 
 
 def _line(finding: Finding) -> str:

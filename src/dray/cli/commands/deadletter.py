@@ -12,7 +12,7 @@ import dray
 from dray.cli.doubt import Ids, moved
 from dray.cli.messages import row_of, values_of
 from dray.cli.option_types import MessageIdText
-from dray.cli.output import print_json, print_record, print_table
+from dray.cli.output import print_json, print_table
 from dray.cli.progress import progress
 from dray.cli.settings import (
     CommandGroup,
@@ -23,7 +23,7 @@ from dray.cli.settings import (
     takes_url_and_json,
 )
 from dray.errors import DrayError, MessageNotFound
-from dray.folders.labels import file_name, numbered
+from dray.folders.labels import file_name, numbered, otherwise_named
 from dray.model.queued import QueuedMessage, by_destination
 from dray.model.words import counted, human_size, size_text, time_text
 
@@ -65,10 +65,7 @@ def show(settings: Settings, message_id: str) -> None:
     """Show all properties of the dead letter ID."""
     with settings.connect() as manager:
         letter = _find(manager, message_id)
-    if settings.as_json:
-        print_json(values_of(letter))
-    else:
-        print_record(row_of(letter))
+    settings.tell_record(values_of(letter), row_of(letter))
 
 
 @command.command()
@@ -149,7 +146,7 @@ def save(settings: Settings, message_id: str, *, folder: Path) -> None:
 def _save(manager: dray.Manager, letter: QueuedMessage, folder: Path) -> Path:
     from dray.folders.placing import directory, write_new
 
-    name = file_name(letter.label, f"message-{letter.id.rpartition(chr(92))[2]}")
+    name = file_name(letter.label, otherwise_named(letter.id))
     path = _free(directory(str(folder)), name)
     queue = manager.queue(letter.queue, raw=True)
     if not letter.parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dray.cli.option_types import Seconds
-from dray.cli.output import print_json, printable
+from dray.cli.output import printable
 from dray.cli.settings import Settings, takes_url_and_json
 
 EXIT_FINDINGS = 1
@@ -29,11 +29,6 @@ def command(settings: Settings, queue: str | None, *, idle: float) -> int:
     """
     with settings.connect() as manager:
         findings = manager.doctor(queue, idle=idle)
-    if settings.as_json:
-        print_json(findings)
-    else:
-        for each in findings:
-            click.echo(f"{each.code}: {printable(each.sentence)}")
-        if not findings:
-            click.echo("nothing keeps messages from moving")
+    lines = [f"{each.code}: {printable(each.sentence)}" for each in findings]
+    settings.tell(findings, *(lines or ["nothing keeps messages from moving"]))
     return EXIT_FINDINGS if findings else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.output import print_json, print_record
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.words import counted, duration, size_text
 
@@ -16,10 +15,8 @@ def command(settings: Settings) -> None:
     with settings.connect() as manager:
         info = manager.info()
         queues = manager.queues()
-    if settings.as_json:
-        print_json(info)
-        return
-    print_record(
+    settings.tell_record(
+        info,
         {
             "name": info.name,
             "id": info.id,
@@ -43,5 +40,5 @@ def command(settings: Settings) -> None:
             "since the start": f"{counted(info.syncs, 'sync')},"
             f" {counted(info.groups, 'group')} of the log,"
             f" {counted(info.checkpoints, 'checkpoint')}",
-        }
+        },
     )

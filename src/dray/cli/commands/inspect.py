@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.output import print_json, printable
+from dray.cli.output import printable
 from dray.cli.settings import CommandGroup, Settings, takes_json, takes_most
 from dray.model.words import time_text
 
@@ -42,14 +42,13 @@ def log(settings: Settings, data: str, most: int) -> None:
     from dray.offline.inspecting import look_at_log
 
     groups = look_at_log(data, most)
-    if settings.as_json:
-        print_json(groups)
-        return
+    lines = []
     for group in groups:
         mark = f", {group.mark}" if group.mark else ""
-        click.echo(f"group at {group.lsn}, epoch {group.epoch}{mark}")
+        lines.append(f"group at {group.lsn}, epoch {group.epoch}{mark}")
         for number, fact in enumerate(group.facts, group.first_fact):
-            click.echo(f"  {number}  {printable(fact)}")
+            lines.append(f"  {number}  {printable(fact)}")
+    settings.tell(groups, *lines)
 
 
 @command.command()
@@ -84,20 +83,19 @@ def story(settings: Settings, message_id: str, data: str) -> None:
     from dray.offline.story import tell_story
 
     told = tell_story(data, message_id)
-    if settings.as_json:
-        print_json(told)
-        return
+    lines = []
     for each in told.happened:
         when = time_text(each.when_us / _MICROSECONDS) if each.when_us else "-"
-        click.echo(f"fact {each.fact}  {when}  {printable(each.what)}")
+        lines.append(f"fact {each.fact}  {when}  {printable(each.what)}")
     for seen in told.now:
         fits = "its CRC32C fits" if seen.intact else "its CRC32C does NOT fit"
-        click.echo(
+        lines.append(
             f"now in {seen.queue!r} at position {seen.lookup_id}: {seen.file}, byte {seen.offset},"
             f" {seen.length} bytes, {fits}"
         )
     if not told.now:
-        click.echo("now in no queue" if told.happened else "the log knows nothing of it")
+        lines.append("now in no queue" if told.happened else "the log knows nothing of it")
+    settings.tell(told, *lines)
 
 
 def _row(seen: RecordSeen) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from dray.cli.messages import look_at, print_messages
-from dray.cli.output import print_json, print_table
 from dray.cli.settings import CommandGroup, Settings, takes_most, takes_url_and_json
 from dray.model.names import SYSTEM_JOURNAL
 from dray.model.words import size_text
@@ -25,19 +26,14 @@ def list_journals(settings: Settings) -> None:
         # The source journal has no quota of its own: it is in the one of all kept copies.
         source_quota = manager.info().journal_quota
         queues = [each for each in manager.queues() if each.journal_count]
-    lines: list[tuple[str, int, int, int | None]] = [
+    found = [
         (f"{each.name};journal", each.journal_count, each.journal_bytes, each.journal_quota)
         for each in queues
     ]
-    lines.append((SYSTEM_JOURNAL, source.message_count, source.byte_count, source_quota))
-    if settings.as_json:
-        told = ("name", "message_count", "byte_count", "quota")
-        print_json([dict(zip(told, line, strict=True)) for line in lines])
-        return
-    rows = (
-        [name, str(count), size_text(size), size_text(quota)] for name, count, size, quota in lines
-    )
-    print_table(["journal", "messages ", "size ", "quota "], rows)
+    found.append((SYSTEM_JOURNAL, source.message_count, source.byte_count, source_quota))
+    told = ("name", "message_count", "byte_count", "quota")
+    journals = [dict(zip(told, each, strict=True)) for each in found]
+    settings.tell_all(journals, ["journal", "messages ", "size ", "quota "], _row)
 
 
 @command.command()
@@ -50,3 +46,8 @@ def show(settings: Settings, queue: str | None, most: int) -> None:
     with settings.connect() as manager:
         lines = look_at(manager, [name], most)
     print_messages(lines, as_json=settings.as_json)
+
+
+def _row(journal: dict[str, Any]) -> list[str]:
+    size, quota = size_text(journal["byte_count"]), size_text(journal["quota"])
+    return [journal["name"], str(journal["message_count"]), size, quota]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import dray
-from dray.cli.queue_text import print_queue
+from dray.cli.queue_text import record_of
 from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import Misuse
 from dray.model.classes import QueueKind
@@ -34,7 +34,7 @@ def show(settings: Settings, name: str) -> None:
     """Show the state of the outgoing queue NAME and the history of its connection."""
     with settings.connect() as manager:
         info = _outgoing(manager, name)
-    print_queue(info, as_json=settings.as_json)
+    settings.tell_record(info, record_of(info))
 
 
 @command.command()

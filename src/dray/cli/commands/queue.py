@@ -8,7 +8,7 @@ import click
 
 from dray.cli.option_types import Limit, Size, given
 from dray.cli.output import print_json, print_table, printable
-from dray.cli.queue_text import print_queue, refusal_text, state_of, yes_or_no
+from dray.cli.queue_text import record_of, refusal_text, state_of, yes_or_no
 from dray.cli.settings import CommandGroup, Settings, asks, make_sure, takes_url_and_json
 from dray.errors import QueueExists
 from dray.model.classes import QueueKind
@@ -122,7 +122,7 @@ def show(settings: Settings, name: str) -> None:
     """Show the current state of one queue."""
     with settings.connect() as manager:
         info = manager.queue(name).info()
-    print_queue(info, as_json=settings.as_json)
+    settings.tell_record(info, record_of(info))
 
 
 @command.command("set")

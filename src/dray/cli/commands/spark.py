@@ -15,7 +15,7 @@ from dray.errors import InvalidConfiguration, StoreCorrupt
 from dray.model.words import counted, human_size, size_in_bytes
 
 if TYPE_CHECKING:
-    from dray.spark import AuditReport, LandingSummary
+    from dray.spark import LandingSummary
 
 
 _takes_credentials = click.option(
@@ -137,17 +137,15 @@ def compact(settings: Settings, directory: str, *, size: int | None) -> None:
     from dray.spark import compact as compact_table
 
     summary = compact_table(directory, file_size=FILE_SIZE if size is None else size)
-    if settings.as_json:
-        print_json(summary)
-        return
-    print_record(
+    settings.tell_record(
+        summary,
         {
             "files": f"{summary.files_before} before, {summary.files_after} now",
             "bytes": (
                 f"{human_size(summary.bytes_before)} before, {human_size(summary.bytes_after)} now"
             ),
             "table": str(summary.table_directory),
-        }
+        },
     )
 
 
@@ -187,17 +185,18 @@ def audit(
         report = audit_with_spark(given, out=out, credentials=_named(settings, credentials))
     if html is not None:
         report.write_html(html)
-    if settings.as_json:
-        print_json(
-            {
-                "clean": report.clean,
-                "messages": report.messages,
-                "bytes": report.bytes,
-                "findings": report.findings.to_pylist(),
-            }
-        )
-    else:
-        _print_audit(report)
+    findings = report.findings.to_pylist()
+    settings.tell(
+        {
+            "clean": report.clean,
+            "messages": report.messages,
+            "bytes": report.bytes,
+            "findings": findings,
+        },
+        *map(_finding_line, findings),
+        f"{counted(report.messages)}, {human_size(report.bytes)}:"
+        f" {'clean' if report.clean else 'not clean'}",
+    )
     return 0 if report.clean else StoreCorrupt.exit_status
 
 
@@ -212,15 +211,10 @@ def _named(settings: Settings, credentials: str | None) -> str | None:
     return credentials
 
 
-def _print_audit(report: AuditReport) -> None:
-    for finding in report.findings.to_pylist():
-        sign = "explained" if finding["explained"] else "FOUND"
-        where = finding["queue"] or finding["origin"]
-        click.echo(printable(f"{sign}  {finding['kind']}  {where}  {finding['detail']}"))
-    click.echo(
-        f"{counted(report.messages)}, {human_size(report.bytes)}:"
-        f" {'clean' if report.clean else 'not clean'}"
-    )
+def _finding_line(finding: dict[str, Any]) -> str:
+    sign = "explained" if finding["explained"] else "FOUND"
+    where = finding["queue"] or finding["origin"]
+    return printable(f"{sign}  {finding['kind']}  {where}  {finding['detail']}")
 
 
 def _print(summary: LandingSummary) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -15,7 +17,11 @@ import msgspec
 from dray.cli.output import print_json, print_table
 from dray.cli.progress import progress
 from dray.cli.settings import CommandGroup, Settings, takes_json
+from dray.errors import StoreCorrupt
 from dray.model.words import counted
+
+if TYPE_CHECKING:
+    from dray.store.chain import ChainReport
 
 
 @click.group(cls=CommandGroup)
@@ -46,12 +52,10 @@ def move(settings: Settings, new: Path, *, data: Path) -> None:
             shown.update(done, total)
 
         report = move_store(wanted, tell)
-    if settings.as_json:
-        print_json({"from": str(data), "to": str(new), **report._asdict()})
-    elif report.finished:
-        click.echo(f"the store was moved to {new} before; what was left in {data} is gone")
-    else:
-        click.echo(f"moved {counted(report.files, 'file')} with {report.bytes} bytes to {new}")
+    line = f"moved {counted(report.files, 'file')} with {report.bytes} bytes to {new}"
+    if report.finished:
+        line = f"the store was moved to {new} before; what was left in {data} is gone"
+    settings.tell({"from": str(data), "to": str(new), **report._asdict()}, line)
 
 
 @command.command()
@@ -59,7 +63,7 @@ def move(settings: Settings, new: Path, *, data: Path) -> None:
 @takes_json
 def audit(settings: Settings, *, data: Path) -> None:
     """List changes that other programs made to the storage folder, and verify the audit log."""
-    from dray.errors import StoreCorrupt, StoreError
+    from dray.errors import StoreError
     from dray.store.audit import AUDIT_NAME, read_entries
     from dray.store.manifest import verify_audit
 
@@ -69,21 +73,32 @@ def audit(settings: Settings, *, data: Path) -> None:
         raise StoreError(
             f"{data} has no {AUDIT_NAME}; a queue manager writes it if its option `audit` is true"
         )
+    entries = list(read_entries(path))
+    columns = ["number ", "time", "seen", "change", "file", "detail"]
+    rows = ([str(e.number), e.time, e.seen, e.change, e.file, e.detail] for e in entries)
+    tell_chain(settings, path, report, {"entries": entries}, columns=columns, rows=rows)
+
+
+def tell_chain(
+    settings: Settings,
+    file: Path,
+    report: ChainReport,
+    told: dict[str, object],
+    *,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+) -> None:
+    """Print entries of a chained file, and that its chain is whole, or raise `StoreCorrupt`."""
     if settings.as_json:
-        told = {**report._asdict(), "intact": report.intact, "entries": list(read_entries(path))}
-        print_json(told)
+        print_json({**report._asdict(), "intact": report.intact, **told})
     else:
-        columns = ["number ", "time", "seen", "change", "file", "detail"]
-        rows = (
-            [str(e.number), e.time, e.seen, e.change, e.file, e.detail] for e in read_entries(path)
-        )
         print_table(columns, rows)
         if report.intact:
             number = counted(report.entries, "entry")
             click.echo(f"{number}, the chain is whole; digest {report.digest}")
     if not report.intact:
-        sentence = f"{path}, line {report.line}: {report.problem}"
-        raise StoreCorrupt(sentence, event=0, file=AUDIT_NAME)
+        sentence = f"{file}, line {report.line}: {report.problem}"
+        raise StoreCorrupt(sentence, event=0, file=file.name)
 
 
 @command.command()
@@ -117,9 +132,8 @@ def rebuild(settings: Settings, *, data: Path) -> None:
         raise
     store.close(manager.snapshot())
     missing = [*store.report.missing, *manager.files_report.missing]
-    if settings.as_json:
-        print_json(msgspec.structs.replace(manager.files_report, missing=missing))
-        return
-    for notice in manager.notices():
-        click.echo(notice)
-    click.echo(f"wrote {counted(len(missing), 'missing file')} anew")
+    settings.tell(
+        msgspec.structs.replace(manager.files_report, missing=missing),
+        *map(str, manager.notices()),
+        f"wrote {counted(len(missing), 'missing file')} anew",
+    )

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.output import print_json, print_record
 from dray.cli.progress import progress, steps_text
 from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
@@ -61,11 +60,11 @@ def command(
     began = time.monotonic()
     simulated = _simulate(seed, states, began + seconds / 2)
     real = _kill(seed, Path(work or "."), began + seconds)
-    if settings.as_json:
-        figures = {"seed": seed, "holds": True}
-        print_json({**figures, "simulated": asdict(simulated), "real": asdict(real)})
-    else:
-        _print(seed, simulated, real)
+    figures = {"seed": seed, "holds": True}
+    settings.tell_record(
+        {**figures, "simulated": asdict(simulated), "real": asdict(real)},
+        _told(seed, simulated, real),
+    )
     return 0
 
 
@@ -130,15 +129,13 @@ def _broken(error: Exception, seed: int, options: str, where: str = "") -> DrayE
     )
 
 
-def _print(seed: int, simulated: Tally, real: KillTally) -> None:
-    print_record(
-        {
-            "verdict": "everything held",
-            "seed": f"{seed}",
-            "simulated failures": f"{simulated.states:,} in {counted(simulated.seeds, 'run')},"
-            f" {simulated.second_states:,} of them in a second run",
-            "real kills": f"{real.kills:,}, {real.in_doubt:,} of them during a commit",
-            "checked": f"{counted(real.messages)}, {counted(real.large, 'large message')},"
-            f" {counted(real.transactions, 'transaction')}",
-        }
-    )
+def _told(seed: int, simulated: Tally, real: KillTally) -> dict[str, str]:
+    return {
+        "verdict": "everything held",
+        "seed": f"{seed}",
+        "simulated failures": f"{simulated.states:,} in {counted(simulated.seeds, 'run')},"
+        f" {simulated.second_states:,} of them in a second run",
+        "real kills": f"{real.kills:,}, {real.in_doubt:,} of them during a commit",
+        "checked": f"{counted(real.messages)}, {counted(real.large, 'large message')},"
+        f" {counted(real.transactions, 'transaction')}",
+    }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import click
 
 from dray.cli.option_types import TransactionIdText
-from dray.cli.output import print_json
 from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.model.classes import TransactionStatus
 
@@ -46,11 +45,7 @@ def prepared(settings: Settings) -> None:
     """List the prepared transactions that are neither committed nor aborted."""
     with settings.connect() as manager:
         found = manager.prepared()
-    if settings.as_json:
-        print_json(found)
-        return
-    for each in found:
-        click.echo(each)
+    settings.tell(found, *found)
 
 
 @command.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli.output import print_json, printable_path
+from dray.cli.output import printable_path
 from dray.cli.settings import Settings, takes_json
 
 EXIT_DIFFERENT = 1
@@ -24,12 +24,10 @@ def command(settings: Settings, directory: Path, manifest: Path) -> int:
     """
     from dray.folders import verify
 
-    found = verify(directory, manifest)
-    if settings.as_json:
-        print_json([{"path": printable_path(path), "reason": reason} for path, reason in found])
-    else:
-        for path, reason in found:
-            click.echo(f"{printable_path(path)}: {reason}")
-        if not found:
-            click.echo(f"{directory}: every file is as it was sent")
+    found = [(printable_path(path), reason) for path, reason in verify(directory, manifest)]
+    lines = [f"{path}: {reason}" for path, reason in found]
+    settings.tell(
+        [{"path": path, "reason": reason} for path, reason in found],
+        *(lines or [f"{directory}: every file is as it was sent"]),
+    )
     return EXIT_DIFFERENT if found else 0
