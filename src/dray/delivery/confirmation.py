@@ -74,23 +74,25 @@ class Outbox(Generic[Told]):
         return self._refused.get(key, 0)
 
     def taken(self, key: StreamKey, upto: int) -> None:
-        """Apply the fact that the source has all up to an ordinal.
-
-        If it is above the last, the source heard it of a later state of this store, or of another
-        manager at this address. The ordinals go on above it, and what waits is told by them.
-        """
-        if upto > self.last(key):
-            self._waiting.setdefault(key, deque())
-            self._first[key] = upto + 1
-            if key in self._refused:
-                self._refused[key] = self.last(key)
-            return
+        """Apply the fact that the source has all up to an ordinal."""
         waiting = self._waiting.get(key)
         while waiting and self._first[key] <= upto:
             waiting.popleft()
             self._first[key] += 1
         if self._refused.get(key, 0) <= self.taken_upto(key):
             self._refused.pop(key, None)
+
+    def go_above(self, key: StreamKey, ordinal: int) -> None:
+        """Apply the fact that a source has heard an ordinal of another store than this one.
+
+        It skips the ordinals up to that one, so all that waits is told by higher ones.
+        """
+        higher = ordinal + 1 - self._first.get(key, 1)
+        if higher > 0:
+            self._waiting.setdefault(key, deque())
+            self._first[key] = ordinal + 1
+            if key in self._refused:
+                self._refused[key] += higher
 
     def ended(self, key: StreamKey) -> None:
         """Apply the fact that a stream has ended; ordinals are kept, for it may be there again."""

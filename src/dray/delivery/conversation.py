@@ -86,6 +86,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         self._passed = 0
         self._question = 0
         self._past = Past()
+        self._answerer = ""
         self.expects_messages = False
         """Whether a large message is being sent: the stream then opens before its commit."""
         self._probing = False  # Whether one frame at a time is sent, until one is taken whole.
@@ -157,8 +158,8 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         return self._verdict(peer).standing is Standing.OLDER_COPY
 
     def shows_lost_messages(self, peer: PeerState, _now: float) -> bool:
-        """The position is below what the peer acknowledged before."""
-        return (peer.sequence_id, peer.upto) < self.heard
+        """The position is below what the same peer acknowledged before."""
+        return self._has_forgotten(peer)
 
     def asks_for_patience(self, event: Refused, _now: float) -> bool:
         """A message waits, and the refusal keeps it for later."""
@@ -169,7 +170,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
     def begin_connection(self, event: LinkReady, _now: float) -> list[Effect]:
         """Forget the flight, and what was learned of the earlier connection."""
         self._forget_flight()
-        self._past = event.past
+        self._past, self._answerer = event.past, event.answerer
         self._resend_index = 0
         self._probing = self.refusals.in_vain = False
         self._frame_size.begin()
@@ -248,13 +249,13 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         if self._flight or self._passed > upto:
             self._arm(now)
         self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
-        return [OrderAcked(upto), *self.fill_window(peer, now)]
+        return [OrderAcked(upto, peer.receipt), *self.fill_window(peer, now)]
 
     def take_earlier_answer(self, peer: PeerState | Refused, now: float) -> list[Effect]:
         """OrderAcked, and nothing else: what was acknowledged once stays acknowledged."""
         self._confirmed = upto = self.base + peer.upto
         self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
-        return [OrderAcked(upto)]
+        return [OrderAcked(upto, peer.receipt)]
 
     def open_and_fill_window(self, peer: PeerState, now: float) -> list[Effect]:
         """Open the stream and fill the window."""
@@ -377,7 +378,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
                 return [Diverged(peer.sequence_id, peer.upto)]
             if standing is Standing.OLDER_COPY:
                 return self._older_copy(peer, now)
-            if (peer.sequence_id, peer.upto) < self.heard:
+            if self._has_forgotten(peer):
                 effects = [PeerForgot(peer.sequence_id, peer.upto)]
         return effects + self.take_earlier_answer(peer, now) if self._confirms(peer) else effects
 
@@ -386,7 +387,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         delivered = self._verdict(peer).delivered
         if delivered > self._position():
             self._confirmed = delivered
-            effects.append(OrderAcked(delivered))
+            effects.append(OrderAcked(delivered, peer.receipt))
         return [*effects, self._renewal(peer, now)]
 
     def _verdict(self, peer: PeerState | Refused) -> Judgement:
@@ -399,6 +400,11 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
     def _renewal(self, peer: PeerState | Refused, now: float) -> Renewed:
         sequence_id = renewed_sequence_id(self.sequence_id, peer.sequence_id, int(now))
         return Renewed(sequence_id, PeerPosition(peer.sequence_id, peer.upto, peer.incarnation))
+
+    def _has_forgotten(self, peer: PeerState | Refused) -> bool:
+        """Whether the position is below what the same manager has acknowledged."""
+        behind = (peer.sequence_id, peer.upto) < self.heard
+        return behind and bool(not self.receipt or self.receipt_of(self._answerer))
 
     def _confirms(self, peer: PeerState | Refused) -> bool:
         """Whether a StreamState is of this sequence, in bounds and new (R36, KB 830639)."""

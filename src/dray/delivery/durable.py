@@ -4,7 +4,8 @@ Sequence id, base, the last admitted and the last acknowledged lookup id. A mess
 lookup id less the base, so it cannot differ after a restart. A sequence begins when a message is
 admitted while none is unacknowledged; its id is above every earlier one and at least the time of
 day. Beside them stands what judges a peer's position (`judgement.py`): a mark for each incarnation
-of the store, the position that the peer has acknowledged, and whether the stream has diverged.
+of the store, the position that a peer has acknowledged, and whether the stream has diverged. The
+receipt tells which manager that was, and how far its store had come (`receipts.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dray.delivery.events import StreamSnapshot
 from dray.delivery.judgement import NOWHERE, IncarnationMark, PeerPosition
 from dray.delivery.lineage import INCARNATIONS_KEPT
+from dray.delivery.receipts import later_of, writer_of
 from dray.delivery.sequences import next_sequence_id
 
 
@@ -24,7 +26,9 @@ class DurableStream:
         self.queue = queue
         self.sequence_id = self.base = self.last = self.floor = 0
         self.heard = 0, 0
-        """The highest position that the peer has acknowledged: sequence id and number."""
+        """The highest position that a peer has acknowledged: sequence id and number."""
+        self.receipt = b""
+        """The last receipt of the manager that has acknowledged or confirmed messages."""
         self.marks: list[IncarnationMark] = []
         self.judged = NOWHERE
         """The peer's position after which the present sequence was begun anew."""
@@ -40,6 +44,7 @@ class DurableStream:
         self.last, self.floor = state.last, state.acknowledged
         self.heard, self.marks, self.judged = state.heard, list(state.marks), state.judged
         self.divergence, self.anew = state.divergence, state.anew
+        self.receipt = state.receipt
 
     def state(self) -> StreamSnapshot:
         """Write it down for a checkpoint."""
@@ -55,6 +60,7 @@ class DurableStream:
             self.judged,
             self.divergence,
             self.anew,
+            self.receipt,
         )
 
     def admitted(self, first: int, last: int, when_us: int) -> None:
@@ -71,6 +77,14 @@ class DurableStream:
         if upto > max(self.floor, self.base):
             self.heard = self.sequence_id, upto - self.base
         self.floor = max(self.floor, upto)
+
+    def heard_from(self, receipt: bytes) -> None:
+        """Apply the fact that an order ack or confirmations came with a receipt."""
+        self.receipt = later_of(self.receipt, receipt)
+
+    def receipt_of(self, manager_id: str) -> bytes:
+        """The receipt that a manager has written, if no other one has written a later one."""
+        return self.receipt if writer_of(self.receipt) == manager_id else b""
 
     def incarnation_began(self, incarnation: int) -> None:
         """Apply the fact of a new incarnation of the store: mark how far the stream has come."""

@@ -48,6 +48,8 @@ class LinkReady(NamedTuple):
     """The peer has welcomed this manager; `past` tells the incarnations of our store."""
 
     past: Past = Past()
+    answerer: str = ""
+    """The id of the manager that has welcomed this one."""
 
 
 class LinkLost(NamedTuple):
@@ -59,7 +61,8 @@ class PeerState(NamedTuple):
 
     `question` is that of the last Open that the peer had heard. `incarnation` is the incarnation of
     this store in which the peer accepted the last message; 0 if it never accepted one. `met` are
-    all incarnations of the copy that sent it, if that is another one.
+    all incarnations of the copy that sent it, if that is another one. `receipt` is the peer's
+    (`receipts.py`).
     """
 
     sequence_id: int
@@ -67,6 +70,7 @@ class PeerState(NamedTuple):
     question: int = 0
     incarnation: int = 0
     met: Sequence[Incarnation] = ()
+    receipt: bytes = b""
 
 
 class Refused(NamedTuple):
@@ -84,6 +88,7 @@ class Refused(NamedTuple):
     final: bool = False
     incarnation: int = 0
     met: Sequence[Incarnation] = ()
+    receipt: bytes = b""
 
 
 class Invited(NamedTuple):
@@ -132,6 +137,8 @@ class OrderAcked(NamedTuple):
     """The peer has all up to a lookup id: append the fact, remove them, call `acknowledged`."""
 
     upto: int
+    receipt: bytes = b""
+    """The one that came with the order ack."""
 
 
 class Diverged(NamedTuple):
@@ -195,11 +202,11 @@ class StreamCondition(enum.StrEnum):
 class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     """The durable part, for a checkpoint. `last` and `acknowledged` are lookup ids.
 
-    `heard` is the highest position that the peer has acknowledged: sequence id and number.
+    `heard` is the highest position that a peer has acknowledged: sequence id and number.
     `marks` has an entry for each incarnation in which the stream had come further than in the one
     before. `judged` is the peer's position after which the sequence was begun anew, `divergence`
     the one that did not fit. `anew` tells that a person has decided and the next sequence is to
-    begin.
+    begin. `receipt` is the last one of the manager that has acknowledged or confirmed messages.
     """
 
     stream: int
@@ -213,6 +220,7 @@ class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     judged: PeerPosition = NOWHERE
     divergence: tuple[int, int] | None = None
     anew: bool = False
+    receipt: bytes = b""
 
 
 class StreamCounters(NamedTuple):

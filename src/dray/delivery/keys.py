@@ -63,6 +63,10 @@ class ManagerKey:
         """Whether a holder of the same key said this."""
         return hmac.compare_digest(proof, self.copy_proof(said))
 
+    def seal(self, said: bytes) -> bytes:
+        """Proof for those who hold the same key: this store or a copy of it wrote a receipt."""
+        return _keyed(self.private, b"receipt" + said)
+
     def calling(self, once: bytes, answerer: bytes, answerer_once: bytes) -> ConnectionKey | None:
         """The secret of a connection that this manager made; None if the other key is no key."""
         return self._with(answerer, self.public + answerer, once, answerer_once)

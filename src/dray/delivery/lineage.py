@@ -35,6 +35,11 @@ def next_incarnation(incarnations: Sequence[Incarnation], drawn: int, age: int) 
     return Incarnation(ordinal << _RANDOM_BITS | drawn % (1 << _RANDOM_BITS), age)
 
 
+def began_before(number: int, incarnation: Incarnation) -> bool:
+    """Whether an incarnation, by its number, is of an earlier start than another one."""
+    return number >> _RANDOM_BITS < incarnation.number >> _RANDOM_BITS
+
+
 def met_with(
     copies: Sequence[list[Incarnation]], incarnations: list[Incarnation]
 ) -> list[list[Incarnation]]:

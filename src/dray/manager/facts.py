@@ -93,6 +93,8 @@ class Committed(Fact, frozen=True, tag=5):
     """Confirmations for the sources of streams: source, stream, confirmations."""
     heard: tuple[int, int] = (0, 0)
     """The stream whose confirmations, and up to which, this fact acts upon."""
+    receipt: bytes = b""
+    """The receipt that came with these confirmations."""
 
 
 class Accepted(Fact, frozen=True, tag=6):
@@ -128,6 +130,8 @@ class Delivered(Fact, frozen=True, tag=7):
     awaiting: bytes = b""
     stayed: bytes = b""
     """Positions that this went past, of messages that could not be read and so have not gone."""
+    receipt: bytes = b""
+    """The receipt that came with the order ack."""
 
 
 class QueuePaused(Fact, frozen=True, tag=8):
@@ -158,6 +162,17 @@ class ConfirmationsTaken(Fact, frozen=True, tag=31):
     source: str
     stream: int
     upto: int
+
+
+class ConfirmationsAbove(Fact, frozen=True, tag=36):
+    """A source has heard ordinals of another life of this store, or of another manager.
+
+    The confirmations that it is still to be told have ordinals above `ordinal` from now on.
+    """
+
+    source: str
+    stream: int
+    ordinal: int
 
 
 class Prepared(Fact, frozen=True, tag=32):

@@ -35,8 +35,8 @@ class Session:
         self.questions: dict[int, int] = {}
         """By stream, the number of the last question that was asked when it was opened."""
         self.heard: dict[int, int] = {}
-        """By stream, up to which ordinal its source has heard confirmations of it, until the first
-        message comes."""
+        """By stream, up to which ordinal its source has heard confirmations of another store, until
+        the first message comes."""
         self.waiting_at: dict[int, None] = {}
         """Queues, by number, at which a receive waited, and perhaps still waits."""
         self.told: dict[int, int] = {}

@@ -242,6 +242,8 @@ CONFIRMATIONS_AHEAD_MAX: Final = 10_000
 """Confirmations of one stream that are under way; a source takes them a frame at a time."""
 CONFIRMATION_ORDINAL_MAX: Final = 1 << 62
 """After a restore ordinals go on at the microseconds since 1970; a checkpoint has 64 bits."""
+RECEIPT_BYTES: Final = 56
+"""A receipt of a destination; a source keeps one of each stream (`delivery/receipts.py`)."""
 ENDS_REMEMBERED_MAX: Final = 10_000
 """Streams that have ended and whose destinations do not know yet: 100 bytes each."""
 TRUNCATED_MAX: Final = 64

@@ -7,10 +7,11 @@ from typing import Annotated
 import msgspec
 
 from dray.model.ids import Incarnation
-from dray.model.limits import ARRIVAL_ROUTES_MAX
+from dray.model.limits import ARRIVAL_ROUTES_MAX, RECEIPT_BYTES
 from dray.wire.head import BATCH, Head, MissingParts
 from dray.wire.message_frames import Envelope
 
+Receipt = Annotated[bytes, msgspec.Meta(max_length=RECEIPT_BYTES)]
 _GOING = msgspec.Meta(max_length=ARRIVAL_ROUTES_MAX)
 
 
@@ -18,8 +19,8 @@ class OpenStream(Head, frozen=True):
     """Begin to deliver an outgoing queue (`stream`, its number at the source) to `queue`.
 
     A name with a host is another manager's queue: then the one asked is to forward.
-    The source has an order ack for the position (`sequence_id`, `acknowledged`), and has heard the
-    confirmations up to the ordinal `heard`; zeros say nothing.
+    The source has heard the confirmations up to the ordinal `heard`, and `receipt` is the last one
+    that it has of the manager which it opens the stream at (`delivery/receipts.py`).
     Answered by StreamState or StreamRefused, which say the number of the last `question` again: so
     an answer that was given before another question was asked is not taken for that one's.
     `proof` shows that the caller holds the key of its id (`delivery/keys.py`).
@@ -29,9 +30,8 @@ class OpenStream(Head, frozen=True):
     stream: int
     queue: str
     question: int = 0
-    sequence_id: int = 0
-    acknowledged: int = 0
     heard: int = 0
+    receipt: Receipt = b""
     proof: bytes = b""
 
 
@@ -43,7 +43,8 @@ class StreamState(Head, frozen=True):
     ordinal up to which the source has to hear its confirmations before this counts as an order ack,
     for they say which of those messages did not enter; 0 if it has heard them.
     `incarnation` is the incarnation of the source's store in which the last accepted message was
-    sent, `met` all incarnations of that copy if the caller did not have that one.
+    sent, `met` all incarnations of that copy if the caller did not have that one. `receipt` tells
+    how far the store of the destination has come; its source states it in the next OpenStream.
     """
 
     code = 61
@@ -56,6 +57,7 @@ class StreamState(Head, frozen=True):
     refused: int = 0
     incarnation: int = 0
     met: list[Incarnation] = msgspec.field(default_factory=list)
+    receipt: Receipt = b""
 
 
 class StreamRefused(Head, frozen=True):
@@ -75,6 +77,7 @@ class StreamRefused(Head, frozen=True):
     refused: int = 0
     incarnation: int = 0
     met: list[Incarnation] = msgspec.field(default_factory=list)
+    receipt: Receipt = b""
 
 
 class Confirmed(msgspec.Struct, array_like=True, frozen=True):
@@ -95,13 +98,17 @@ class Confirmed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Confirmations(Head, frozen=True):
-    """Destination to source: confirmations of a stream; the first one's ordinal is `first`."""
+    """Destination to source: confirmations of a stream; the first one's ordinal is `first`.
+
+    `receipt` as in StreamState.
+    """
 
     code = 64
     pages = True
     stream: int
     first: int
     confirmations: list[Confirmed]
+    receipt: Receipt = b""
 
 
 class ConfirmationsAcked(Head, frozen=True):

@@ -43,14 +43,17 @@ def test_a_refusal_waits_until_the_source_has_taken_it_and_no_longer(outbox):
     assert outbox.taken_upto(HERE) == outbox.last(HERE) == 3
 
 
-def test_ordinals_that_the_source_heard_elsewhere_are_not_given_again(outbox):
-    outbox.taken(HERE, 7)
-    assert outbox.after(HERE, 7, 10) == (8, [11, 12, 13]), "what waits is told again"
-    assert (outbox.refused(HERE), outbox.last(HERE)) == (10, 10)
-    outbox.taken(THERE, 7)
+def test_ordinals_that_the_source_heard_of_another_store_are_not_given_again(outbox):
+    outbox.go_above(HERE, 2)
+    assert outbox.after(HERE, 2, 10) == (3, [11, 12, 13]), "what waits is told again"
+    assert (outbox.refused(HERE), outbox.last(HERE)) == (5, 5)
+    outbox.taken(HERE, 4)
+    outbox.go_above(HERE, 4)
+    assert outbox.after(HERE, 0, 10) == (5, [13]), "it was above already"
+    outbox.go_above(THERE, 7)
     assert (outbox.refused(THERE), outbox.last(THERE)) == (0, 8)
     new = StreamKey("c", 1)
-    outbox.taken(new, 4)
+    outbox.go_above(new, 4)
     assert restarted(outbox).last(new) == 4
     outbox.add(new, [31], refused=True)
     assert (outbox.refused(new), outbox.after(new, 4, 10)) == (5, (5, [31]))

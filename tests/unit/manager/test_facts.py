@@ -46,8 +46,8 @@ TAGS = """
     13 EndForgotten, 14 IncarnationBegan, 16 SourceMet, 17 PeerMet, 18 PeerForgotten,
     19 StreamDiverged, 20 QueueOptionsSet, 21 QueueFilesKept, 22 DivergenceResolved, 23 SourceBound,
     30 PutBack, 31 ConfirmationsTaken, 32 Prepared, 33 PreparedAborted, 34 PurgePending,
-    35 LargeMoved, 40 Relocated, 50 UploadBegun, 51 UploadMarked, 52 UploadDropped,
-    60 PositionsReserved, 70 BatchStaged, 71 BatchCommitted, 80 TokenSet
+    35 LargeMoved, 36 ConfirmationsAbove, 40 Relocated, 50 UploadBegun, 51 UploadMarked,
+    52 UploadDropped, 60 PositionsReserved, 70 BatchStaged, 71 BatchCommitted, 80 TokenSet
 """
 """Logs are full of them, so none of them ever changes; another fact takes another number."""
 

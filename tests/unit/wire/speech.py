@@ -46,6 +46,8 @@ def within(kind, bounds):
     if kind is str:
         longest = 20 if bounds.max_length is None else min(20, bounds.max_length)
         return st.text(min_size=bounds.min_length or 0, max_size=longest)
+    if kind is bytes:
+        return st.binary(max_size=bounds.max_length)
     if kind is float:
         return st.floats(bounds.ge, bounds.le, allow_nan=False)
     if typing.get_origin(kind) is list:

@@ -118,7 +118,7 @@ class CommitFact:
         """Messages that were kept somewhere join a queue with the records that they have."""
         self._moving.append((queue, queue.next_lookup_id, tails))
 
-    def record(self, heard: tuple[int, int] = (0, 0)) -> None:
+    def record(self, heard: tuple[int, int] = (0, 0), receipt: bytes = b"") -> None:
         """Make it true."""
         context = self._context
         departures = self._departures
@@ -138,6 +138,7 @@ class CommitFact:
             moving if departures is None else [*departures.joining(), *moving],
             [] if departures is None else departures.confirmations(),
             heard,
+            receipt,
         )
         if self._transaction or self._says_something(fact):
             context.record(fact)

@@ -138,6 +138,11 @@ class ArrivingStreams:
         # Streams do not lean on the line: one question may overtake another, and its answer counts.
         session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
         _reopen(context, key)
+        if not self._strangers.has_told(session, head):
+            session.heard[head.stream] = max(head.heard, session.heard.get(head.stream, 0))
+        if context.state.incoming.knows(key):
+            # Nothing is kept of a stream that never carried a message.
+            self._sources.begin_above(session, key)
         try:
             queue = _destination(rights, session, head)
         except DrayError as error:
@@ -153,12 +158,6 @@ class ArrivingStreams:
         session.streams[head.stream] = queue.number
         note_opened_stream(rights, session, head)
         self._sources.missing_queues.opened(session, head.stream)
-        if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
-            self._strangers.tell_of_own_loss(session, head.stream)
-        session.heard[head.stream] = max(head.heard, session.heard.get(head.stream, 0))
-        if context.state.incoming.knows(key):
-            # Nothing is kept of a stream that never carried a message.
-            self._sources.begin_above(session, key)
         _say_position(context, session, queue, head.stream)
         self._tell_on(session, key, newest)
 
@@ -241,6 +240,7 @@ class ArrivingStreams:
                 for number, route, transaction in context.state.arrival_routes.going_by(*key)
                 if route.queue == queue.number and (route.origin, transaction) not in going
             ]
+            self._sources.begin_above(session, key)
             incarnation = note_source(context, session, context.state.incoming.incarnation(key))
             context.record(
                 Accepted(
@@ -348,7 +348,10 @@ def _refuse(context: Context, session: Session, stream: int, error: DrayError) -
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
     asked = session.questions.get(stream, 0)
     sent_in = incarnation_of_last_sent(context, session, key)
-    refusal = StreamRefused(stream, error.code, str(error), *position, asked, refused, *sent_in)
+    receipt = context.state.identity.receipt()
+    refusal = StreamRefused(
+        stream, error.code, str(error), *position, asked, refused, *sent_in, receipt=receipt
+    )
     context.answer(session, 0, refusal)
 
 
@@ -367,8 +370,16 @@ def _say_position(
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
     asked = session.questions.get(stream, 0)
     sent_in = incarnation_of_last_sent(context, session, key)
+    receipt = context.state.identity.receipt()
     state = StreamState(
-        stream, *position, queue.options.transactional, asked, room, refused, *sent_in
+        stream,
+        *position,
+        queue.options.transactional,
+        asked,
+        room,
+        refused,
+        *sent_in,
+        receipt=receipt,
     )
     context.answer(session, 0, state)
 

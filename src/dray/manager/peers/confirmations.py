@@ -28,7 +28,7 @@ from dray.manager.change import (
 )
 from dray.manager.context import Context
 from dray.manager.entries import Wish, entries_numbered, lookup_id_of, number_of, route_of, tail_of
-from dray.manager.facts import Confirmation, ConfirmationsTaken
+from dray.manager.facts import Confirmation, ConfirmationsAbove, ConfirmationsTaken
 from dray.manager.peers import possession
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.waiting_for_room import WaitingForRoom
@@ -90,13 +90,13 @@ class Sources:
     def begin_above(self, session: Session, key: StreamKey) -> None:
         """Tell what a source has not heard by ordinals that it does not know.
 
-        Where it has heard of ones that this store never gave, another store gave them: a later
-        state of this one, or that of another manager at this address. The source would skip what
-        is told by these ordinals anew, and count a message as delivered that did not enter.
+        Another store told it what it has heard: another life of this one, or that of another
+        manager at this address. It would skip what is told by these ordinals anew, and count a
+        message as delivered that did not enter.
         """
         heard = session.heard.pop(key.stream, 0)
-        if heard > self.context.state.outbox.last(key):
-            self.context.record(ConfirmationsTaken(key.source, key.stream, heard))
+        if heard > self.context.state.outbox.taken_upto(key):
+            self.context.record(ConfirmationsAbove(key.source, key.stream, heard))
 
     def tell(self, key: StreamKey) -> None:
         """Tell a source what became of its messages; a bounded number ahead of what it took."""
@@ -121,7 +121,8 @@ class Sources:
                 )
                 for each in told
             ]
-            context.answer(session, 0, Confirmations(key.stream, first, news))
+            receipt = context.state.identity.receipt()
+            context.answer(session, 0, Confirmations(key.stream, first, news, receipt))
 
     def tell_of_ends(self) -> None:
         """Tell sources how many of their messages ended, of which their senders asked nothing."""
@@ -133,8 +134,7 @@ class Sources:
 def act_on(
     context: Context,
     queue: StoredQueue,
-    first: int,
-    told: list[Confirmed],
+    head: Confirmations,
     *,
     finished: Callable[[int], None],
 ) -> Iterator[None]:
@@ -143,12 +143,12 @@ def act_on(
     `finished` is told how far all is heard then.
     """
     # Confirmations between were told in an incarnation that was undone, here or there.
-    heard = max(context.state.heard.get(queue.number, 0), first - 1)
-    news = told[heard + 1 - first :]
+    heard = max(context.state.heard.get(queue.number, 0), head.first - 1)
+    news = head.confirmations[heard + 1 - head.first :]
     while news and context.state.queues.get(queue.number) is queue:
         portion, news = _portion(context, news)
         heard += len(portion)
-        _hear(context, queue, portion, heard)
+        _hear(context, queue, portion, upto=heard, receipt=head.receipt)
         yield
     finished(heard)
 
@@ -164,7 +164,9 @@ def _portion(context: Context, news: list[Confirmed]) -> tuple[list[Confirmed], 
     return news[:count], news[count:]
 
 
-def _hear(context: Context, queue: StoredQueue, told: Sequence[Confirmed], upto: int) -> None:
+def _hear(
+    context: Context, queue: StoredQueue, told: Sequence[Confirmed], *, upto: int, receipt: bytes
+) -> None:
     """Journal, dead-letter or forget messages by what became of them; acknowledge or tell on."""
     fact = CommitFact(context)
     leaving: list[int] = []
@@ -195,7 +197,7 @@ def _hear(context: Context, queue: StoredQueue, told: Sequence[Confirmed], upto:
     fact.drop(context.state.queues.numbered(ORDER_QUEUE), leaving)
     if undelivered:
         fact.drop(queue, [lookup_id_of(packed) for packed in undelivered.values()])
-    fact.record((queue.number, upto))
+    fact.record((queue.number, upto), receipt)
 
 
 def _keep_forwarded(

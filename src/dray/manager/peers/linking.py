@@ -42,6 +42,8 @@ class PeerLink:
         """Our incarnations and those that the peer has met, since its last Welcome."""
         self.once = b""
         """The number of the last connection, as our Hello said it."""
+        self.answerer = ""
+        """The id of the manager that has welcomed us last."""
         self.caller = ""
         """The name in the certificate that the last connection showed; empty without TLS."""
         self.key: ConnectionKey | None = None

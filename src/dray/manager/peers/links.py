@@ -69,7 +69,6 @@ from dray.wire.peer_frames import (
     AheadKept,
     Confirmations,
     ConfirmationsAcked,
-    Confirmed,
     EndCounts,
     EndStream,
     EndStreamAcked,
@@ -101,6 +100,7 @@ class Links:
         self.context = context = works.context
         self.rights = strangers.rights
         self._strangers = strangers
+        strangers.leave = self._leave
         self._peer_tokens = context.config.peer_tokens
         self._relay = relay
         self._works = works
@@ -119,14 +119,17 @@ class Links:
         for effect in stream.handle(event, self.context.now):
             match effect:
                 case Open(question):
+                    link = self._links.to(queue.route.peer)
                     remote = queue.route.remote_queue
                     heard = self.context.state.heard.get(queue.number, 0)
-                    head = OpenStream(queue.number, remote, question, *stream.heard, heard)
-                    self._say_proven(self._links.to(queue.route.peer), head)
+                    receipt = stream.receipt_of(link.answerer)
+                    self._say_proven(
+                        link, OpenStream(queue.number, remote, question, heard, receipt)
+                    )
                 case Transmit() | PassOver():
                     self._send(queue, effect)
                 case OrderAcked():
-                    if not self._delivered(queue, effect.upto):
+                    if not self._delivered(queue, effect):
                         # The peer says it again when it is asked again.
                         link = self._links.to(queue.route.peer)
                         self._hang_up(
@@ -169,7 +172,7 @@ class Links:
         link = self._links.to(queue.route.peer)
         if link.state is LinkState.WELCOMED and queue.number not in link.told:
             link.told.add(queue.number)
-            self.steer(queue, LinkReady(link.past))
+            self.steer(queue, LinkReady(link.past, link.answerer))
         else:
             self.steer(queue, Grown())
 
@@ -227,8 +230,8 @@ class Links:
                 self._stated(peer, frame.head)
             case StreamRefused():
                 self._refused(peer, frame.head)
-            case Confirmations(stream, first, told):
-                self._confirmed(peer, stream, first, told)
+            case Confirmations():
+                self._confirmed(peer, frame.head)
             case AheadKept():
                 self._answered_ahead(peer, frame.head)
             case EndCounts():
@@ -268,13 +271,13 @@ class Links:
         if why:
             self._hang_up(link, why)
             return
-        link.past = context.state.identity.past(peer)
+        link.past, link.answerer = context.state.identity.past(peer), welcome.manager_id
         link.changed(LinkState.WELCOMED, "", context.now)
         link.backoff.succeeded()
         self._relay.up(peer)
         for queue in self._links.leading_to(link):
             link.told.add(queue.number)
-            self.steer(queue, LinkReady(link.past))
+            self.steer(queue, LinkReady(link.past, link.answerer))
         self._say_ends(link, context.state.stream_ends.of(peer))
 
     def tick(self) -> None:
@@ -323,7 +326,7 @@ class Links:
             if not self.context.state.awaiting.must_hear_first(state):
                 position = state.sequence_id, state.upto
                 said = PeerState(*position, state.question, state.incarnation, state.met)
-                self.steer(queue, said)
+                self.steer(queue, said._replace(receipt=state.receipt))
             if state.room:
                 self.steer(queue, Invited())
 
@@ -358,23 +361,29 @@ class Links:
         subject = address_of(link.peer)
         self.context.notices.add(NoticeKind.LINK_REFUSED, subject, told[:_SENTENCE_MAX])
 
+    def _leave(self, peer: Peer) -> None:
+        link, known = self._links.to(peer), self.context.state.identity.peers.get(peer)
+        if link.state is LinkState.WELCOMED and (not known or known.manager_id != link.answerer):
+            self._hang_up(link, "a person decides anew which queue manager is known there")
+
     def _hang_up(self, link: PeerLink, reason: str) -> None:
         self.context.effects.append(HangUp(link.peer))
         self.down(link.peer, reason)
 
-    def _delivered(self, queue: StoredQueue, upto: int) -> bool:
+    def _delivered(self, queue: StoredQueue, acked: OrderAcked) -> bool:
         """Note what was delivered, in as many facts as it takes; whether the log took it all now.
 
         A window of messages always fits; only after a restore it may be more (`State.delivery`).
         """
         assert queue.stream is not None, "only what has a stream delivers"
         context, reached = self.context, 0
-        while reached < upto:
+        while reached < acked.upto:
             if reached and context.room.has_said_enough:
                 return False
-            reached, awaiting = delivered_tails(context, queue, upto)
+            reached, awaiting = delivered_tails(context, queue, acked.upto)
             stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))
-            context.record(Delivered(queue.number, reached, context.now_us, awaiting, stayed))
+            now_us, receipt = context.now_us, acked.receipt
+            context.record(Delivered(queue.number, reached, now_us, awaiting, stayed, receipt))
             if awaiting:
                 context.state.awaiting.look()
         return True
@@ -391,7 +400,8 @@ class Links:
         if refusal.error == NoticeKind.OTHER_COPY and not queue.stream.is_stale(asked):
             self._notice(NoticeKind.OTHER_COPY, queue, refused_for_a_copy(peer))
         said = Refused(refusal.sentence, *position, asked, refusal.error, final=why is not None)
-        self.steer(queue, said._replace(incarnation=refusal.incarnation, met=refusal.met))
+        said = said._replace(incarnation=refusal.incarnation, met=refusal.met)
+        self.steer(queue, said._replace(receipt=refusal.receipt))
         if queue.stream.divergence is not None:
             return
         if why is not None and not queue.stream.is_stale(asked):
@@ -399,17 +409,17 @@ class Links:
             queue.stream.refusals.waiting_refused(len(lookup_ids))
             take(self._works, queue, lookup_ids, why)
 
-    def _confirmed(self, peer: Peer, stream: int, first: int, told: list[Confirmed]) -> None:
+    def _confirmed(self, peer: Peer, head: Confirmations) -> None:
         """Act once on what a destination tells of messages it has accepted."""
-        queue = self._of_peer(peer, stream)
+        queue = self._of_peer(peer, head.stream)
         if queue is not None:
 
             def finished(heard: int) -> None:
-                taken = ConfirmationsAcked(stream, heard)
+                taken = ConfirmationsAcked(head.stream, heard)
                 self.context.effects.append(LinkSend(peer, taken))
-                self._word_came(peer, stream)
+                self._word_came(peer, head.stream)
 
-            self._works.carry_on(act_on(self.context, queue, first, told, finished=finished))
+            self._works.carry_on(act_on(self.context, queue, head, finished=finished))
 
     def _counted(self, link: PeerLink, head: EndCounts) -> None:
         """Warn of messages that ended at the destination and that it only counts."""

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.delivery.lineage import INCARNATIONS_KEPT, lineage_of
+from dray.delivery.receipts import Told
 from dray.errors import Misuse, ProtocolError, StoreFull, in_one_line
 from dray.manager.change import (
     KEPT_THERE,
@@ -46,7 +47,7 @@ from dray.model.limits import MANAGER_ID_CHARACTERS
 from dray.model.names import parse_manager_address, parse_queue_address
 from dray.model.queue import PeerInfo
 from dray.wire.frames import Done, Hello, Welcome
-from dray.wire.peer_frames import StreamRefused
+from dray.wire.peer_frames import OpenStream, StreamRefused
 from dray.wire.queue_frames import AcceptPeer, ForgetPeer, ListPeers, PeerList, ResolveOutgoing
 
 KNOWN: Final = "known"
@@ -76,6 +77,8 @@ class Strangers:
         """The manager that answered last at an address at which another one is known."""
         self.skipped_ahead = False
         """Whether this incarnation found out that the store is an older copy of itself."""
+        self.leave: Callable[[Peer], None] = _leave_nobody
+        """Ends the connection with the manager at an address, unless it is the known one."""
 
     def why_not_sent_to(self, link: PeerLink, welcome: Welcome, *, shown: bool) -> str:
         """Why the manager that answers at an address is not to be sent anything; else nothing.
@@ -100,18 +103,30 @@ class Strangers:
             self.skipped_ahead = True
             context.record(Restored(0, context.now_us))
 
-    def tell_of_own_loss(self, session: Session, stream: int) -> None:
-        """A source has order acks for messages of which this store knows nothing."""
-        context = self.context
+    def has_told(self, session: Session, head: OpenStream) -> bool:
+        """Whether all that the source of a stream has heard was told by this store, as it is now.
+
+        A receipt of another life of it proves that the store is an older copy. It gives out
+        higher numbers then, unless it has done so since it parted from that life: then its last
+        restore is later.
+        """
+        context, identity = self.context, self.context.state.identity
+        told, restored_us = identity.judge(head.receipt)
+        if told is Told.BY_ANOTHER_LIFE:
+            self._tell_of_own_loss(session, head.stream)
+            if identity.restored_us <= restored_us:
+                context.record(Restored(0, max(context.now_us, restored_us + 1)))
+        return told is Told.BY_THIS_STORE
+
+    def _tell_of_own_loss(self, session: Session, stream: int) -> None:
         sentence = (
-            f"this queue manager had acknowledged messages of it ({session.caller}) that its store"
+            f"this queue manager has told its source ({session.caller}) of messages what its store"
             " does not have: the data directory is an older copy, and messages that were received"
             " here since are lost; later ones are taken, so check at the source which messages are"
             " missing"
         )
         subject = f"stream {stream} of the queue manager {session.peer_id}"
-        context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
-        self.went_back()
+        self.context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
 
     def handle_list(self, session: Session, request_id: int, _head: ListPeers) -> None:
         """Tell which manager is known at each address, and who answers there instead."""
@@ -158,7 +173,10 @@ class Strangers:
         self.found.pop(peer, None)
         # The certificate of a manager that has not answered yet is remembered when it does.
         caller = found.caller if found.manager_id == manager_id else ""
-        context.record(PeerMet(*peer, manager_id, context.now_us, caller=caller))
+        known = context.state.identity.peers.get(peer)
+        sent_in = known.sent_in if known and known.manager_id == manager_id else 0
+        context.record(PeerMet(*peer, manager_id, context.now_us, sent_in, caller))
+        self.leave(peer)
         context.answer(session, request_id, Done())
 
     def handle_forget(self, session: Session, request_id: int, head: ForgetPeer) -> None:
@@ -175,7 +193,12 @@ class Strangers:
             )
         self.found.pop(peer, None)
         context.record(PeerForgotten(*peer))
+        self.leave(peer)
         context.answer(session, request_id, Done())
+
+
+def _leave_nobody(_peer: Peer) -> None:
+    """Do nothing, until there are links."""
 
 
 def greet_manager(context: Context, session: Session, head: Hello) -> None:

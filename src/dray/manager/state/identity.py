@@ -14,6 +14,7 @@ import msgspec
 
 from dray.delivery.keys import ManagerKey
 from dray.delivery.lineage import INCARNATIONS_KEPT, Past
+from dray.delivery.receipts import Receipt, Told, judge_receipt, read_receipt, write_receipt
 from dray.manager.events import Peer
 from dray.manager.facts import (
     Committed,
@@ -66,6 +67,7 @@ class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
     key: bytes
     tokens: dict[str, KnownToken] = {}
     callers: dict[str, BoundCaller] = {}
+    restored_us: int = 0
 
 
 class StoreIdentity:
@@ -78,6 +80,8 @@ class StoreIdentity:
         """How many facts the store holds. A restore does not count: it adds nothing of its own."""
         self.born = 0
         """The birth number of the youngest queue."""
+        self.restored_us = 0
+        """When the store last learned that it is an older copy of itself."""
         self.peers: dict[Peer, KnownPeer] = {}
         self.key = ManagerKey(b"")
         """The private key of the manager; empty before its first fact."""
@@ -119,6 +123,16 @@ class StoreIdentity:
         known = self.peers.get(peer)
         return Past(tuple(self.incarnations), known.sent_in if known else 0)
 
+    def receipt(self) -> bytes:
+        """The proof that this store has come as far as it has."""
+        return write_receipt(self.key, Receipt(self.incarnation, self.age, self.restored_us))
+
+    def judge(self, written: bytes) -> tuple[Told, int]:
+        """Who wrote a receipt, and the last restore of the store that did."""
+        receipt = read_receipt(self.key, written)
+        told = judge_receipt(receipt, self.incarnations, self.age)
+        return told, receipt.restored_us if receipt is not None else 0
+
     def next_birth(self, now_us: int) -> int:
         """The birth number of a queue that is made now: above all earlier ones, and in time."""
         return max(self.born + 1, now_us)
@@ -154,6 +168,7 @@ class StoreIdentity:
             case Restored(_, when_us):
                 # Queues have messages again that had left, behind positions that readers know.
                 self.born = self.next_birth(when_us)
+                self.restored_us = max(self.restored_us, when_us)
             case TokenSet(name, digest, times_us) if digest:
                 self.tokens[name] = KnownToken(digest, *times_us)
                 self.await_expiry(times_us[0])
@@ -184,6 +199,7 @@ class StoreIdentity:
             key=key,
             tokens=dict(self.tokens),
             callers=dict(self.callers),
+            restored_us=self.restored_us,
         )
 
     def restore(self, snapshot: IdentitySnapshot) -> None:
@@ -197,5 +213,6 @@ class StoreIdentity:
         self.key = ManagerKey(snapshot.key)
         self.tokens = dict(snapshot.tokens)
         self.callers = dict(snapshot.callers)
+        self.restored_us = snapshot.restored_us
         self.bound_to = Amounts(each.name for each in self.callers.values())
         self.await_expiry(0)

@@ -17,6 +17,7 @@ from dray.manager.facts import (
     Accepted,
     Committed,
     Confirmation,
+    ConfirmationsAbove,
     ConfirmationsTaken,
     Fact,
     Restored,
@@ -59,6 +60,8 @@ class Sequences:
                     self.outbox.add(StreamKey(source, stream), told)
             case ConfirmationsTaken():
                 self.outbox.taken(StreamKey(fact.source, fact.stream), fact.upto)
+            case ConfirmationsAbove():
+                self.outbox.go_above(StreamKey(fact.source, fact.stream), fact.ordinal)
             case StreamEnded():
                 key = StreamKey(fact.source, fact.stream)
                 if fact.ended:

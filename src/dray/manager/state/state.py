@@ -232,6 +232,9 @@ class State(QueueContents):
         stream, upto = fact.heard
         if upto:
             self.heard[stream] = upto
+            queue = self.queues.get(stream)
+            if queue is not None and queue.stream is not None:
+                queue.stream.heard_from(fact.receipt)
         self.prepared.pop(fact.transaction, None)
         if fact.transaction:
             self.outcomes.add(fact.transaction)
@@ -271,6 +274,7 @@ class State(QueueContents):
             self._admit(self.queues.numbered(ORDER_QUEUE), fact.awaiting, fact.when_us)
         if queue.stream is not None:
             queue.stream.acknowledged(fact.upto)
+            queue.stream.heard_from(fact.receipt)
             queue.truncated_transactions.heard(fact.upto)
 
     def create(self, fact: facts.QueueCreated) -> StoredQueue:
