@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import dray as client
+from dray.client.awaited import doctor
 from dray.testing.processes import ManagerProcess, _own_port
 from tests.integration.commands import dray, environment, until
 
@@ -78,6 +80,30 @@ def test_a_peer_that_is_down_is_found_and_a_pause(process, manager):
     manager.pause(THERE)
     assert list(findings(process.url, THERE)) == ["paused"]
     manager.delete_queue(THERE)
+
+
+def test_a_destination_that_welcomes_and_then_is_silent_is_found(
+    process, manager, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(doctor, "SILENT_S", 0.0)
+    with ManagerProcess("there", tmp_path) as there:
+        with there.connect() as connected:
+            connected.create_queue("orders")
+        address = f"{there.url}/orders"
+        queue = manager.queue(address)
+        queue.send(b"delivered")
+        until(lambda: queue.info().message_count == 0)
+        os.kill(there.pid, signal.SIGSTOP)
+        try:
+            queue.send(b"waits")
+            (found,) = manager.doctor(address)
+        finally:
+            os.kill(there.pid, signal.SIGCONT)
+        assert found.code == "peer-silent"
+        assert f"a message waits in {address}, and the queue manager at" in found.sentence
+        until(lambda: queue.info().message_count == 0)
+        assert manager.doctor(address) == []
+        manager.delete_queue(address)
 
 
 def test_a_destination_that_refuses_and_its_dead_letters_are_found(process, manager, tmp_path):

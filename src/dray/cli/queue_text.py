@@ -41,7 +41,7 @@ def _delivery(delivery: DeliveryInfo) -> dict[str, str]:
     """How the delivery of an outgoing queue stands, and what its connection has been through."""
     told = {key: str(value) for key, value in msgspec.structs.asdict(delivery).items()}
     del told["history"]
-    for time in ("next_attempt", "last_ack_time", "next_resend"):
+    for time in ("next_attempt", "last_ack_time", "next_resend", "silent_since"):
         told[time] = time_text(getattr(delivery, time))
     told["refusal"] = refusal_text(delivery.refusal) if delivery.refusal is not None else "-"
     told["in_flight_bytes"] = size_text(delivery.in_flight_bytes)

@@ -92,6 +92,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         self._probing = False  # Whether one frame at a time is sent, until one is taken whole.
         self._resend_index = 0
         self._resend_at: float | None = None
+        self._silent_since: float | None = None
 
     # ------------------------------------------------------------------------------- conditions
 
@@ -172,6 +173,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         self._forget_flight()
         self._past, self._answerer = event.past, event.answerer
         self._resend_index = 0
+        self._silent_since = None
         self._probing = self.refusals.in_vain = False
         self._frame_size.begin()
         return []
@@ -206,7 +208,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
     def pause(self, _event: object, _now: float) -> list[Effect]:
         """Send nothing any more; there is no deadline until Unpaused."""
         self._paused = True
-        self._resend_at = None
+        self._resend_at = self._silent_since = None
         return []
 
     def resume(self, _event: object, _now: float) -> list[Effect]:
@@ -244,7 +246,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         self.refusals.acknowledged()
         self._frame_size.acknowledged(self._leave_flight(upto), now)
         self._resend_index = 0
-        self._resend_at = None
+        self._resend_at = self._silent_since = None
         self._probing = self._probing and bool(self._flight)
         if self._flight or self._passed > upto:
             self._arm(now)
@@ -345,7 +347,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         return question != self._question
 
     def _open(self) -> None:
-        self._resend_at = None
+        self._resend_at = self._silent_since = None
         self.refusals.opened()
         # The peer can no longer accept messages of earlier connections.
         self._doubtful = 0
@@ -363,6 +365,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
 
     def _note_refusal(self, event: Refused, now: float) -> None:
         self._forget_flight()
+        self._silent_since = None
         self._probing = True
         self.refusals.stream_refused(event.code, event.reason, now, final=event.final)
         self.counters = self.counters._replace(refusals=self.counters.refusals + 1)
@@ -444,3 +447,5 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
     def _arm(self, now: float) -> None:
         if not self._paused:
             self._resend_at = now + self._settings.resend_schedule_s[self._resend_index]
+            if self._silent_since is None:
+                self._silent_since = now

@@ -184,6 +184,11 @@ class OutgoingStream(Conversation):
         return self.stage is not _NO_LINK
 
     @property
+    def silent_since(self) -> float | None:
+        """Since when the peer owes an answer on this connection that lets the stream go on."""
+        return None if self._resend_at is None else self._silent_since
+
+    @property
     def next_number(self) -> int:
         """The next number of this sequence, if no other sequence begins."""
         return self.last - self.untaken - self.base + 1

@@ -73,6 +73,8 @@ class DeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
     refusal: Refusal | None = None
     """While the destination refuses."""
     ignored_acks: int = 0
+    silent_since: float | None = None
+    """Since when the destination owes an answer; None while it owes none."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):

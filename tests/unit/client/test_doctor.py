@@ -26,6 +26,27 @@ def test_dead_letters_are_spoken_of_where_messages_were_refused_for_good(count, 
         message_count=5,
         delivery=delivery,
     )
-    (found,) = _of_delivery(info, f"5 messages wait in {ADDRESS}")
+    (found,) = _of_delivery(info, f"5 messages wait in {ADDRESS}", 100.0)
     assert "another copy runs: stop one of them; mend that there" in found.sentence
     assert ("dray deadletter retry" in found.sentence) is is_told
+
+
+@pytest.mark.parametrize(
+    ("silent_since", "count", "codes"),
+    [(40.0, 1, ["peer-silent"]), (41.0, 1, []), (None, 1, []), (40.0, 0, [])],
+)
+def test_a_destination_that_owes_an_answer_for_a_minute_is_found(silent_since, count, codes):
+    delivery = DeliveryInfo(
+        next_hop="store:7340", remote_queue="orders", link="welcomed", silent_since=silent_since
+    )
+    info = QueueInfo(
+        name=ADDRESS,
+        kind=QueueKind.OUTGOING,
+        transactional=True,
+        state="connected",
+        message_count=count,
+        delivery=delivery,
+    )
+    found = list(_of_delivery(info, f"a message waits in {ADDRESS}", 100.0))
+    assert [each.code for each in found] == codes
+    assert all("has not answered for 60 s; look at its log" in each.sentence for each in found)

@@ -12,10 +12,15 @@ CODES = re.findall(r"^\| ([a-z-]+) \|", doctor.__doc__ or "", flags=re.MULTILINE
 
 
 def test_every_code_of_the_doctor_has_a_button():
-    assert len(CODES) == 12
+    assert len(CODES) == 13
     for code in CODES:
         for queue in ("", "orders", "orders;poison"):
             assert remedies_of(DoctorFinding(code, queue, "it is so; do `this` now")), code
+
+
+def test_a_delivery_that_hangs_is_shown():
+    found = finding_of(DoctorFinding("peer-silent", "dray://a:1/b", "a message waits"))
+    assert [each.path for each in found.remedies] == ["/deliveries"]
 
 
 def test_a_delivery_that_waits_can_be_tried_again():

@@ -5,6 +5,7 @@
 | quota | a quota is full, or nearly |
 | disk | the disk of the data directory takes no more messages, or soon will not |
 | peer-down | messages wait, and there is no connection to the next queue manager |
+| peer-silent | messages wait, and the next queue manager is connected but does not answer |
 | refused | the destination refuses messages |
 | diverged | delivery stopped: two copies of a data directory sent messages, or another answers |
 | paused | messages wait in an outgoing queue that somebody paused |
@@ -53,6 +54,8 @@ _COUNTED_MAX: Final = 10_000
 """Messages of an outgoing queue among which large ones are counted, each as one."""
 ABORTS_OF_POISON: Final = 3
 """A receiver that gave a message back so often will hardly take it the next time."""
+SILENT_S: Final = 60.0
+"""Twice the time after which a source sends again. A slow line needs longer for 4 MiB."""
 CLOCK_S: Final = 5.0
 """More than the way of a question and its answer."""
 _DAY_S: Final = 86_400.0
@@ -72,7 +75,7 @@ async def examine(link: Link, name: str | None, idle: float) -> list[DoctorFindi
     chosen = [each for each in everything if name is None or _is_of(each.name, name)]
     found = [*_of_quotas(info, chosen), *_of_disk(info), *_of_clock(info, asked, answered)]
     for queue in chosen:
-        found += await _of_queue(link, queue)
+        found += await _of_queue(link, queue, info.now)
     found += await _of_transactions(link, chosen, idle, every=name is None)
     found += await _of_dead_letters(link, name)
     found += await _of_peers(link, name)
@@ -142,10 +145,10 @@ def _of_clock(info: ManagerInfo, asked: float, answered: float) -> Iterator[Doct
     )
 
 
-async def _of_queue(link: Link, info: QueueInfo) -> list[DoctorFinding]:
+async def _of_queue(link: Link, info: QueueInfo, now: float) -> list[DoctorFinding]:
     if info.kind is QueueKind.OUTGOING:
         info = (await link.ask(queue_frames.DescribeQueue(info.name), queue_frames.QueueState)).info
-        return list(_of_delivery(info, await _waiting_in(link, info)))
+        return list(_of_delivery(info, await _waiting_in(link, info), now))
     if info.kind not in (QueueKind.PRIVATE, QueueKind.SUB) or not info.message_count:
         return []
     try:
@@ -174,7 +177,7 @@ async def _waiting_in(link: Link, info: QueueInfo) -> str:
     return f"{'a message waits' if count == 1 else f'{count} {nouns} wait'} in {info.name}"
 
 
-def _of_delivery(info: QueueInfo, waiting: str) -> Iterator[DoctorFinding]:
+def _of_delivery(info: QueueInfo, waiting: str, now: float) -> Iterator[DoctorFinding]:
     delivery, count = info.delivery, info.message_count
     if info.state == "on hold":
         advice = f"`dray outgoing resume {info.name}`"
@@ -202,6 +205,15 @@ def _of_delivery(info: QueueInfo, waiting: str) -> Iterator[DoctorFinding]:
             info.name,
             f"{waiting}, and nobody answers at {delivery.next_hop}{why_down}; start the queue"
             f" manager there, or mend the network, then `dray outgoing retry {info.name}`",
+        )
+    elif delivery is not None and count and now - (delivery.silent_since or now) >= SILENT_S:
+        yield DoctorFinding(
+            "peer-silent",
+            info.name,
+            f"{waiting}, and the queue manager at {delivery.next_hop} is connected but has not"
+            f" answered for {now - (delivery.silent_since or now):.0f} s; look at its log and at"
+            " its disk there, and start it again if it hangs, or mend the line if that is very"
+            " slow",
         )
 
 

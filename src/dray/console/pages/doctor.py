@@ -34,7 +34,7 @@ def remedies_of(found: DoctorFinding) -> list[Remedy]:
             return [Remedy("Resume", "/queues/act", resume), _DELIVERIES]
         case "refused":
             return [_DELIVERIES, _LETTERS]
-        case "diverged":
+        case "diverged" | "peer-silent":
             return [_DELIVERIES]
         case "dead-letters":
             return [_LETTERS]

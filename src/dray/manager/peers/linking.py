@@ -91,6 +91,7 @@ class PeerLink:
             last_ack_time=counters.last_ack_time,
             resends=counters.resends,
             next_resend=stream.deadline(),
+            silent_since=stream.silent_since,
             refusals=counters.refusals,
             refusal=stream.refusals.current,
             ignored_acks=counters.ignored_acks,

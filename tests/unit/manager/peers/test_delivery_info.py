@@ -49,6 +49,30 @@ def test_a_resend_is_counted_and_its_time_told(pair: Pair) -> None:  # noqa: F81
     assert delivery(caller).resends == 1
 
 
+def test_since_when_a_destination_owes_an_answer_is_told_until_it_lets_the_stream_go_on(
+    pair: Pair,  # noqa: F811
+) -> None:
+    caller = pair.source.session()
+    queue = caller.open(ADDRESS)
+    caller.send(queue, Message(body=b"a"))
+    assert delivery(caller).silent_since is None, "it is not connected"
+    pair.deliver()
+    assert delivery(caller).silent_since is None
+    caller.send(queue, Message(body=b"b"))
+    began = pair.source.now
+    for _ in range(3):
+        pair.source.advance(40.0)
+        assert delivery(caller).silent_since == began, "to send again is no answer"
+    pair.deliver()
+    assert delivery(caller).silent_since is None
+    caller.send(queue, Message(body=b"c"))
+    caller.call(queue_frames.PauseQueue(ADDRESS, paused=True))
+    assert delivery(caller).silent_since is None
+    pair.cut()
+    caller.call(queue_frames.PauseQueue(ADDRESS, paused=False))
+    assert delivery(caller).silent_since is None
+
+
 def test_a_failure_that_repeats_itself_is_one_change_that_is_counted(driver: ManagerDriver) -> None:
     caller = driver.session()
     caller.send(caller.open(ADDRESS), Message(body=b"a"))
