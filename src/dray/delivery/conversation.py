@@ -158,9 +158,10 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         """The position shows that this store is an older copy."""
         return self._verdict(peer).standing is Standing.OLDER_COPY
 
-    def shows_lost_messages(self, peer: PeerState, _now: float) -> bool:
+    def shows_lost_messages(self, peer: PeerState | Refused, _now: float) -> bool:
         """The position is below what the same peer acknowledged before."""
-        return self._has_forgotten(peer)
+        behind = (peer.sequence_id, peer.upto) < self.heard
+        return behind and bool(not self.receipt or self.receipt_of(self._answerer))
 
     def asks_for_patience(self, event: Refused, _now: float) -> bool:
         """A message waits, and the refusal keeps it for later."""
@@ -381,7 +382,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
                 return [Diverged(peer.sequence_id, peer.upto)]
             if standing is Standing.OLDER_COPY:
                 return self._older_copy(peer, now)
-            if self._has_forgotten(peer):
+            if self.shows_lost_messages(peer, now):
                 effects = [PeerForgot(peer.sequence_id, peer.upto)]
         return effects + self.take_earlier_answer(peer, now) if self._confirms(peer) else effects
 
@@ -403,11 +404,6 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
     def _renewal(self, peer: PeerState | Refused, now: float) -> Renewed:
         sequence_id = renewed_sequence_id(self.sequence_id, peer.sequence_id, int(now))
         return Renewed(sequence_id, PeerPosition(peer.sequence_id, peer.upto, peer.incarnation))
-
-    def _has_forgotten(self, peer: PeerState | Refused) -> bool:
-        """Whether the position is below what the same manager has acknowledged."""
-        behind = (peer.sequence_id, peer.upto) < self.heard
-        return behind and bool(not self.receipt or self.receipt_of(self._answerer))
 
     def _confirms(self, peer: PeerState | Refused) -> bool:
         """Whether a StreamState is of this sequence, in bounds and new (R36, KB 830639)."""

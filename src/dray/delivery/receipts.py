@@ -33,7 +33,7 @@ _AGE_AT: Final = 24
 
 
 class Receipt(NamedTuple):
-    """What a receipt says: how many facts a store held in an incarnation, and its last restore."""
+    """How many facts a store held in an incarnation, and when it was restored last."""
 
     incarnation: int
     age: int
@@ -41,10 +41,10 @@ class Receipt(NamedTuple):
 
 
 class Told(enum.Enum):
-    """Who wrote a receipt."""
+    """The writer of a receipt."""
 
     BY_THIS_STORE = enum.auto()
-    BY_ANOTHER_LIFE = enum.auto()
+    BY_ANOTHER_COPY = enum.auto()
     """A later state of this store, which was put back since, or a copy of it."""
     UNKNOWN = enum.auto()
     """Another manager, nobody, or this store so long ago that it does not remember."""
@@ -73,11 +73,11 @@ def judge_receipt(receipt: Receipt | None, ours: Sequence[Incarnation], age: int
     numbers = [each.number for each in ours]
     if receipt.incarnation not in numbers:
         old = began_before(receipt.incarnation, ours[0])
-        return Told.UNKNOWN if old else Told.BY_ANOTHER_LIFE
+        return Told.UNKNOWN if old else Told.BY_ANOTHER_COPY
     later = ours[numbers.index(receipt.incarnation) + 1 :]
     # The next incarnation began with all the facts that this store has of that one.
     held = later[0].age if later else age
-    return Told.BY_THIS_STORE if receipt.age <= held else Told.BY_ANOTHER_LIFE
+    return Told.BY_THIS_STORE if receipt.age <= held else Told.BY_ANOTHER_COPY
 
 
 def later_of(kept: bytes, came: bytes) -> bytes:

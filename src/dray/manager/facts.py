@@ -165,7 +165,7 @@ class ConfirmationsTaken(Fact, frozen=True, tag=31):
 
 
 class ConfirmationsAbove(Fact, frozen=True, tag=36):
-    """A source has heard ordinals of another life of this store, or of another manager.
+    """A source has heard ordinals of another copy of this store, or of another manager.
 
     The confirmations that it is still to be told have ordinals above `ordinal` from now on.
     """

@@ -1,4 +1,4 @@
-"""Receipts of a destination: their bytes, who can write one, and which life of a store did."""
+"""Receipts of a destination: their bytes, who can write one, and which copy of a store did."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def test_no_other_proof_of_the_key_is_a_seal():
     ("incarnation", "age", "told"),
     [
         (started(5), 350, Told.BY_THIS_STORE),
-        (started(5), 351, Told.BY_ANOTHER_LIFE),
+        (started(5), 351, Told.BY_ANOTHER_COPY),
         (started(4), 300, Told.BY_THIS_STORE),
-        (started(4), 301, Told.BY_ANOTHER_LIFE),
+        (started(4), 301, Told.BY_ANOTHER_COPY),
         (started(3), 200, Told.BY_THIS_STORE),
-        (started(3), 201, Told.BY_ANOTHER_LIFE),
-        (started(5, drawn=8), 1, Told.BY_ANOTHER_LIFE),
-        (started(3, drawn=8), 1, Told.BY_ANOTHER_LIFE),
-        (started(9), 1, Told.BY_ANOTHER_LIFE),
+        (started(3), 201, Told.BY_ANOTHER_COPY),
+        (started(5, drawn=8), 1, Told.BY_ANOTHER_COPY),
+        (started(3, drawn=8), 1, Told.BY_ANOTHER_COPY),
+        (started(9), 1, Told.BY_ANOTHER_COPY),
         (started(2), 1, Told.UNKNOWN),
         (started(2), 999, Told.UNKNOWN),
     ],
 )
-def test_a_store_knows_where_it_stood_and_where_another_life_of_it_went_on(incarnation, age, told):
+def test_a_store_knows_where_it_stood_and_where_another_copy_of_it_went_on(incarnation, age, told):
     assert judge_receipt(Receipt(incarnation, age, 0), OURS, AGE) is told
 
 
@@ -91,7 +91,7 @@ def test_a_receipt_that_had_to_wait_takes_the_place_of_no_later_one():
     assert later_of(b"", early) == early
 
 
-def test_the_word_of_another_life_or_manager_takes_the_place_of_any():
+def test_the_word_of_another_copy_or_manager_takes_the_place_of_any():
     mine = write_receipt(KEY, SAID)
     for key, receipt in (
         (OTHER, SAID._replace(age=1)),

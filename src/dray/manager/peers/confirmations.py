@@ -90,7 +90,7 @@ class Sources:
     def begin_above(self, session: Session, key: StreamKey) -> None:
         """Tell what a source has not heard by ordinals that it does not know.
 
-        Another store told it what it has heard: another life of this one, or that of another
+        Another store told it what it has heard: another copy of this one, or that of another
         manager at this address. It would skip what is told by these ordinals anew, and count a
         message as delivered that did not enter.
         """

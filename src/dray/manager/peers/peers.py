@@ -14,7 +14,7 @@ Both ends check identity over time before they lean on a remembered position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
 
 from dray.delivery.incoming import StreamKey
@@ -106,13 +106,13 @@ class Strangers:
     def has_told(self, session: Session, head: OpenStream) -> bool:
         """Whether all that the source of a stream has heard was told by this store, as it is now.
 
-        A receipt of another life of it proves that the store is an older copy. It gives out
-        higher numbers then, unless it has done so since it parted from that life: then its last
+        A receipt of another copy of it proves that the store is an older copy. It gives out
+        higher numbers then, unless it has done so since it parted from that copy: then its last
         restore is later.
         """
         context, identity = self.context, self.context.state.identity
         told, restored_us = identity.judge(head.receipt)
-        if told is Told.BY_ANOTHER_LIFE:
+        if told is Told.BY_ANOTHER_COPY:
             self._tell_of_own_loss(session, head.stream)
             if identity.restored_us <= restored_us:
                 context.record(Restored(0, max(context.now_us, restored_us + 1)))

@@ -128,7 +128,7 @@ class StoreIdentity:
         return write_receipt(self.key, Receipt(self.incarnation, self.age, self.restored_us))
 
     def judge(self, written: bytes) -> tuple[Told, int]:
-        """Who wrote a receipt, and the last restore of the store that did."""
+        """Tell the writer of a receipt, and when its store was restored last."""
         receipt = read_receipt(self.key, written)
         told = judge_receipt(receipt, self.incarnations, self.age)
         return told, receipt.restored_us if receipt is not None else 0

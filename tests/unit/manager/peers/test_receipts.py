@@ -208,7 +208,7 @@ class TestOwnWords:
     def test_a_restore_from_a_backup_is_no_second_birth_when_a_source_calls(
         self, pair: Pair, tmp_path: Path
     ) -> None:
-        """Also if the lost life had more starts than the backup knows."""
+        """Also if the lost store had more starts than the backup knows."""
         back_up(pair.destination, tmp_path / "backup")
         pair.destination.crash()
         exchanged(pair, b"lost")
@@ -313,7 +313,7 @@ class TestConfirmations:
     def test_receives_at_a_destination_that_was_put_back_are_confirmed_before_its_source_calls(
         self, pair: Pair, tmp_path: Path, *, crash: bool
     ) -> None:
-        """They are as many as the lost life had confirmed, so the ordinals fit."""
+        """They are as many as the lost store had confirmed, so the ordinals fit."""
         kept = [b"kept 1", b"kept 2", b"kept 3"]
         self.wished(pair, *kept)
         back_up(pair.destination, tmp_path / "copy")
