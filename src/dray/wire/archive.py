@@ -176,8 +176,7 @@ class ArchiveReader:
 
     def _cut(self, data: bytes) -> Iterator[Run]:
         view = memoryview(data)
-        (count,) = _COUNT.unpack_from(view) if len(view) >= _COUNT.size else (0,)
-        at = _COUNT.size + count * RUN.size
+        at = _COUNT.size + int.from_bytes(view[: _COUNT.size], "little") * RUN.size
         if at > len(view):
             raise self.damaged(f"piece {self._pieces} is too short for its runs")
         for file, offset, length in RUN.iter_unpack(view[_COUNT.size : at]):

@@ -102,4 +102,4 @@ class CutFrames:
 
 def bytes_under(body: memoryview) -> int:
     """The memory that a body holds, which may be more than it fills."""
-    return len(body.obj) if isinstance(body.obj, bytearray) else 0
+    return memoryview(body.obj).nbytes

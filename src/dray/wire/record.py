@@ -312,12 +312,19 @@ def _encoded(properties: _Plain, said: Message | Properties) -> bytes:
 
 def _unsendable(properties: _Plain) -> str:
     """Which of them keeps a message from being sent."""
-    for name in properties.__struct_fields__:
-        try:
-            _decode(_encode(Properties(**{name: getattr(properties, name)})))
-        except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError):
-            return name
-    raise AssertionError("each property can be sent, yet not all of them")
+    return next(
+        name
+        for name in properties.__struct_fields__
+        if not _is_sendable(Properties(**{name: getattr(properties, name)}))
+    )
+
+
+def _is_sendable(properties: Properties) -> bool:
+    try:
+        _decode(_encode(properties))
+    except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def _out_of_bounds(message: Message) -> InvalidArgument:
@@ -327,11 +334,13 @@ def _out_of_bounds(message: Message) -> InvalidArgument:
         "app_specific": (APP_SPECIFIC_MIN, APP_SPECIFIC_MAX),
         "acknowledge": (0, ACKNOWLEDGE_MAX),
     }
-    for name, (least, most) in bounds.items():
-        value = getattr(message, name)
-        if not isinstance(value, int) or not least <= value <= most:
-            return no_sense(name, f"a whole number from {least} to {most}", value)
-    raise AssertionError("each number fits its field, yet not all of them")
+    name, value, least, most = next(
+        (name, value, least, most)
+        for name, (least, most) in bounds.items()
+        for value in [getattr(message, name)]
+        if not isinstance(value, int) or not least <= value <= most
+    )
+    return no_sense(name, f"a whole number from {least} to {most}", value)
 
 
 def _flags(message: Message) -> int:

@@ -87,6 +87,11 @@ class FrameStream:
         self._lenient = lenient
         self._then = caller_says
         self._expected: AbstractSet[int] | None = None if caller_says is None else FIRST
+        self._hold_nothing()
+        self.waits_for = 0
+        """Bytes of memory that were refused; until `go_on` nothing may be read."""
+
+    def _hold_nothing(self) -> None:
         self._small = self._shared
         self._start = self._end = 0
         self._rest = b""
@@ -96,8 +101,6 @@ class FrameStream:
         self._spare: bytearray | None = None
         self._cut = CutFrames()
         self._begun: tuple[int, int] | None = None
-        self.waits_for = 0
-        """Bytes of memory that were refused; until `go_on` nothing may be read."""
 
     @property
     def held_bytes(self) -> int:
@@ -127,10 +130,7 @@ class FrameStream:
 
     def close(self) -> None:
         """Let go of all memory, also of what is half there; the stream is of no more use."""
-        self._body, self._body_have, self._body_room = _EMPTY, 0, 0
-        self._small, self._start, self._end, self._rest = self._shared, 0, 0, b""
-        self._pending = self._begun = self._spare = None
-        self._cut = CutFrames()
+        self._hold_nothing()
 
     def buffer(self, most: int = READ_BYTES) -> memoryview:
         """Where the next bytes go; tell `received` how many came.
@@ -265,7 +265,7 @@ class FrameStream:
             self._body, self._body_room = self._cut.room(head.channel, size), 0
         else:
             room = _room_for(size)
-            if have < size and size > UNASKED_BYTES_MAX and not self._may_hold(room):
+            if size > UNASKED_BYTES_MAX and not self._may_hold(room):
                 return False
             self._body = self._memory(size)
             self._body_room = bytes_under(self._body)

@@ -91,6 +91,12 @@ def test_sizes_that_no_records_have_are_not_alike():
     assert read_alike(long, [HEADER_BYTES, len(long) - HEADER_BYTES]) is None
 
 
+def test_the_longest_and_the_shortest_records_are_alike():
+    body, sizes = batch(Message(body=bytes(MESSAGE_BYTES_MAX - HEADER_BYTES)), Message())
+    assert sizes == [MESSAGE_BYTES_MAX, HEADER_BYTES]
+    assert read_alike(body, sizes) == (read_header(body), (7, 8))
+
+
 def test_a_batch_that_begins_with_no_record_is_refused():
     with pytest.raises(ProtocolError):
         read_alike(memoryview(bytes(2 * HEADER_BYTES)), [HEADER_BYTES] * 2)
@@ -101,5 +107,5 @@ def test_a_body_that_is_too_long_is_refused_with_its_size():
     _, sizes = encode_alike(Message(), [b"", most], SOURCE, 1)
     assert sizes == [HEADER_BYTES, MESSAGE_BYTES_MAX]
     with pytest.raises(MessageTooLarge) as refused:
-        encode_alike(Message(), [b"", most + b"x"], SOURCE, 1)
+        encode_alike(Message(), [b"", most, most + b"x"], SOURCE, 1)
     assert refused.value.size == MESSAGE_BYTES_MAX + 1

@@ -17,6 +17,7 @@ from dray.wire.archive import (
     ABOUT,
     END,
     HEADER,
+    LEVEL,
     MAGIC,
     RECORDS,
     VERSION,
@@ -71,6 +72,14 @@ def test_what_shrinks_is_packed_and_what_does_not_is_stored_as_it_is():
     data, _ = archive()
     assert SECOND in data
     assert FIRST not in data
+
+
+def test_what_packing_makes_no_shorter_is_stored_as_it_is():
+    as_long = b"a" * 17
+    assert len(zstd.compress(as_long, level=LEVEL)) == len(as_long)
+    out = io.BytesIO()
+    ArchiveWriter(out.write, about()).state(as_long)
+    assert as_long in out.getvalue()
 
 
 def test_an_archive_that_comes_in_drops_is_read_all_the_same():
@@ -165,6 +174,12 @@ def test_an_archive_of_whole_pieces_in_order_is_read():
     assert (state, runs) == (b"s", [(1, 0, b"abc")])
 
 
+def test_a_piece_without_runs_adds_nothing():
+    pieces = piece(RECORDS, pack_runs([]) + bytes(4)), piece(RECORDS, RUNS + b"abc")
+    _, _, runs = read(made_of(piece(STATE_PIECE, b"s"), *pieces))
+    assert runs == [(1, 0, b"abc")]
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
@@ -184,6 +199,14 @@ def test_an_archive_of_whole_pieces_in_order_is_read():
         ),
         (
             made_of(piece(STATE_PIECE, b"s"), piece(RECORDS, RUNS + b"ab")),
+            "piece 3 is too short for its",
+        ),
+        (
+            made_of(piece(STATE_PIECE, b"s"), piece(RECORDS, RUNS[:4])),
+            "piece 3 is too short for its",
+        ),
+        (
+            made_of(piece(STATE_PIECE, b"s"), piece(RECORDS, bytes(3))),
             "piece 3 is too short for its",
         ),
         (made_of(piece(STATE_PIECE, b"s", packing=1)), "piece 2 cannot be unpacked: "),

@@ -83,6 +83,7 @@ def test_pieces_of_a_long_body_are_read_into_its_own_memory():
         (cut(0) + cut(0), "channel 0: it is not free"),
         (cut(0) + piece(0, b""), "does not fit the frame"),
         (cut(0) + piece(0, b"x" * 11), "does not fit the frame"),
+        (cut(0) + piece(0, b"x" * 4) + piece(0, b"x" * 7), "does not fit the frame"),
         (cut(0) + piece(0, b"x" * 10) + piece(0, b"x"), "where no frame was cut"),
         (cut(0, BEGIN[:23]), "lacks its beginning"),
         (cut(0, BEGIN[:-1]), "does not fit its beginning"),

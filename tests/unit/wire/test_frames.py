@@ -37,6 +37,7 @@ from dray.wire.head import Head
 from dray.wire.peer_frames import RepairAnswer, RepairWanted
 from dray.wire.queue_frames import OpenQueue
 from dray.wire.selections import SelectFirst
+from dray.wire.transfer_frames import Post, size_of_post
 from tests.unit.wire.speech import encoded, heard
 
 
@@ -156,6 +157,12 @@ def test_the_fields_of_an_error_are_its_attributes():
     again = from_code(head.error, head.sentence, head.fields)
     assert isinstance(again, QuotaExceeded)
     assert (again.quota, again.limit, again.used, again.requested) == ("queue", 10, 9, 2)
+
+
+def test_a_post_takes_credits_for_its_message_its_body_and_more_for_being_one():
+    empty = size_of_post(Post("box", b""), memoryview(b""))
+    assert empty > 0, "else any number of empty posts could wait"
+    assert size_of_post(Post("box", b"abc"), memoryview(b"12")) == empty + 5
 
 
 def whole(kind: type[Head], fields: object) -> memoryview:

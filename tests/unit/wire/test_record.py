@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 from dray.errors import MessageTooLarge, Misuse, ProtocolError
 from dray.model.classes import Acknowledge, Part
 from dray.model.limits import (
+    ACKNOWLEDGE_MAX,
+    APP_SPECIFIC_MAX,
+    APP_SPECIFIC_MIN,
     CORRELATION_ID_CHARACTERS_MAX,
     LABEL_CHARACTERS_MAX,
     MESSAGE_BYTES_MAX,
@@ -47,6 +51,7 @@ messages = st.builds(
     traceparent=st.none() | st.text(max_size=50),
     use_dead_letter_queue=st.none() | st.booleans(),
     use_journal_queue=st.booleans(),
+    destination=st.none() | st.text(min_size=1, max_size=50),
 )
 marks = st.builds(
     PartMark,
@@ -73,8 +78,68 @@ def test_what_goes_in_comes_out_at_any_offset(message, number, mark, offset):
     assert header.priority == message.priority
     assert acknowledge_of(header) == message.acknowledge
     properties = read_properties(data, header, offset)
-    for name in ("label", "correlation_id", "extension", "time_to_reach_queue", "response_queue"):
-        assert getattr(properties, name) == getattr(message, name)
+    for name in properties.__struct_fields__:
+        if name != "destination":
+            assert getattr(properties, name) == getattr(message, name)
+    # Only a copy in another queue needs to say where its message was sent.
+    has_copy = message.use_dead_letter_queue is not False or message.use_journal_queue
+    assert properties.destination == (message.destination if has_copy else None)
+
+
+EXTREMES = [
+    {"priority": 0, "app_specific": APP_SPECIFIC_MIN, "acknowledge": Acknowledge.NONE},
+    {
+        "priority": PRIORITY_MAX,
+        "app_specific": APP_SPECIFIC_MAX,
+        "acknowledge": Acknowledge(ACKNOWLEDGE_MAX),
+    },
+]
+
+
+@pytest.mark.parametrize("numbers", EXTREMES)
+def test_the_least_and_the_greatest_number_of_a_message_travel(numbers):
+    header = read_header(record(Message(**numbers)))
+    assert {name: getattr(header, name) for name in numbers} == numbers
+    for name in numbers:
+        others = {each: value for each, value in numbers.items() if each != name}
+        with pytest.raises(Misuse, match=f"{name} is a whole number"):
+            encode_record(Message(**others, **{name: 1 << 40}), SOURCE, 1)
+
+
+def as_long_as_properties_may_be(label="", beyond=0):
+    """A message whose properties take so many bytes."""
+    for_length = len(record(Message(label=label, extension=bytes(1000)))) - HEADER_BYTES - 1000
+    return Message(label=label, extension=bytes(PROPERTIES_BYTES_MAX - for_length + beyond))
+
+
+def test_properties_that_are_exactly_as_long_as_they_may_be_travel_if_they_can_be_read():
+    image = record(as_long_as_properties_may_be())
+    header = read_header(image)
+    assert header.properties_bytes == PROPERTIES_BYTES_MAX
+    assert read_properties(image, header).label == ""
+    with pytest.raises(MessageTooLarge):
+        record(as_long_as_properties_may_be(beyond=1))
+    with pytest.raises(Misuse, match="label is Unicode text"):
+        record(as_long_as_properties_may_be("x" * (LABEL_CHARACTERS_MAX + 1)))
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(512, True), (513, False)])
+def test_a_short_destination_that_many_messages_have_is_read_once(size, is_kept):
+    message = Message(destination="x" * (size - 13), use_journal_queue=True)
+    image = record(message)
+    header = read_header(image)
+    assert header.properties_bytes == size
+    first, again = (read_properties(image, header) for _ in range(2))
+    assert first == again
+    assert (first is again) == is_kept
+
+
+@pytest.mark.parametrize(("at", "value"), [(5, 4), (6, 8), (7, 18), (7, 32), (46, 1), (60, 1)])
+def test_a_header_with_a_value_that_no_field_has_is_refused(at, value):
+    image = bytearray(record(Message()))
+    image[at] = value
+    with pytest.raises(ProtocolError, match="field out of bounds"):
+        read_header(image)
 
 
 @given(st.binary(max_size=200))
@@ -168,5 +233,16 @@ def test_a_property_of_another_kind_is_refused_in_one_sentence_that_names_it(giv
 def test_a_record_that_says_it_is_longer_than_a_message_may_be_is_refused(at, size):
     image = bytearray(record(Message(body=b"abc")))
     image[at : at + 4] = size.to_bytes(4, "little")
+    with pytest.raises(ProtocolError, match="longer than the limit"):
+        read_header(image)
+
+
+@pytest.mark.parametrize("properties", [0, 10])
+def test_a_record_that_says_it_is_as_long_as_a_message_may_be_is_read(properties):
+    image = bytearray(record(Message()))
+    longest = MESSAGE_BYTES_MAX - HEADER_BYTES - properties
+    struct.pack_into("<II", image, 8, properties, longest)
+    assert read_header(image).record_bytes == MESSAGE_BYTES_MAX
+    struct.pack_into("<II", image, 8, properties, longest + 1)
     with pytest.raises(ProtocolError, match="longer than the limit"):
         read_header(image)

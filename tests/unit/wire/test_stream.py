@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import weakref
 
 import crc32c
 import pytest
@@ -10,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.errors import ProtocolError
-from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX, PAGE_HEAD_BYTES_MAX
+from dray.model.limits import (
+    FIRST_HEAD_BYTES_MAX,
+    FRAME_BODY_BYTES_MAX,
+    FRAME_HEAD_BYTES_MAX,
+    PAGE_HEAD_BYTES_MAX,
+)
 from dray.wire.frames import (
     FRAME_HEADER_BYTES,
     FRAME_TYPES,
@@ -18,6 +24,7 @@ from dray.wire.frames import (
     Cut,
     Done,
     Failed,
+    Hello,
     encode_frame,
     read_frame_header,
 )
@@ -112,11 +119,58 @@ def test_the_memory_of_a_large_body_serves_the_next_one():
     assert len(set(memories)) == 1, "of the same length, or of less"
 
 
-def test_memory_that_was_given_back_can_be_let_go():
+class Memory(bytearray):
+    """Memory of which a test can tell whether somebody still has it."""
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(READ_BYTES, False), (READ_BYTES + 1, True)])
+@pytest.mark.parametrize("let_go", [FrameStream.forget_spare, FrameStream.close])
+def test_memory_that_was_given_back_is_kept_only_for_large_bodies_and_can_be_let_go(
+    let_go, size, is_kept
+):
     stream = FrameStream()
-    stream.give_back(memoryview(bytearray(200_000)))
-    stream.forget_spare()
-    assert stream.buffer().nbytes < 200_000
+    memory = Memory(size)
+    kept = weakref.ref(memory)
+    stream.give_back(memoryview(memory))
+    del memory
+    assert (kept() is not None) == is_kept
+    let_go(stream)
+    assert kept() is None
+
+
+def test_a_stream_that_is_closed_holds_no_memory_of_what_was_half_there():
+    body, long = encoded(Range(), 1, bytes(400_000)), encoded(LONG)
+    cut = encoded(Cut(0), 0, encode_frame(Range(), 3, 400_000))
+    for began in (body[:100_000], long[:100_000], cut, cut + body[:100_000], encoded(Done())[:-1]):
+        stream = FrameStream()
+        fed(stream, began)
+        assert stream.held_bytes > 0
+        stream.close()
+        assert (stream.held_bytes, stream.progress) == (0, 1)
+
+
+def test_frames_that_are_exactly_as_long_as_they_may_be_are_made_and_read():
+    longest = OpenQueue("x" * (FRAME_HEAD_BYTES_MAX - len(encoded_head(OpenQueue(""))) - 2))
+    assert len(encoded_head(longest)) == FRAME_HEAD_BYTES_MAX
+    said = [(longest, 1, b""), (Range(), 2, bytes(FRAME_BODY_BYTES_MAX))]
+    assert heard(b"".join(encoded(*frame) for frame in said)) == said
+
+
+def encoded_head(head):
+    return encoded(head)[FRAME_HEADER_BYTES:]
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_the_first_frame_of_a_caller_may_be_so_long_and_no_longer(beyond):
+    empty = len(encoded_head(Hello("client", name="n" * 300)))
+    hello = Hello("client", name="n" * (300 + FIRST_HEAD_BYTES_MAX - empty + beyond))
+    assert len(encoded_head(hello)) == FIRST_HEAD_BYTES_MAX + beyond
+    stream = FrameStream(caller_says=frozenset())
+    if beyond:
+        with pytest.raises(ProtocolError, match="longer than the limit"):
+            fed(stream, encoded(hello))
+    else:
+        assert [frame.head for frame in fed(stream, encoded(hello))] == [hello]
 
 
 def test_bodies_of_one_piece_do_not_share_memory():
