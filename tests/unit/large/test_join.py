@@ -165,6 +165,19 @@ def test_the_order_is_that_of_first_parts_also_when_one_is_taken(queue):
     assert (next(iter(queue.parts)).first, next(iter(queue.parts)).last) == (2, 2)
 
 
+@pytest.mark.parametrize("there", [{1}, {2}, {3}, {4}, {2, 3}, {1, 4}, {1, 2, 3, 4}])
+def test_each_part_that_is_there_has_its_name_and_its_position(queue, there):
+    queue.send(ONE, 2)
+    for at, part in enumerate([Part.HEADER, Part.FRAGMENT, Part.FRAGMENT, Part.TRAILER], 1):
+        if at not in there:
+            queue.parts.removed(PartSeen(at, part, ONE, 0, 0, 1, 1))
+    (assembly,) = queue.parts
+    names = {1: "header", 2: 1, 3: 2, 4: "trailer"}
+    assert {at: name for name, at in assembly.parts()} == {at: names[at] for at in there}
+    assert {at for at in names if at in assembly} == there == set(assembly.lookup_ids())
+    assert (assembly.first, assembly.last) == (min(there), max(there))
+
+
 def test_what_is_held_is_not_ready(queue):
     queue.send(ONE, 1)
     (assembly,) = queue.parts

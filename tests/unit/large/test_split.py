@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.errors import ProtocolError
+from dray.errors import Misuse, ProtocolError
 from dray.large.split import (
     Control,
     LargeMessageParameters,
@@ -20,7 +20,7 @@ from dray.large.split import (
 from dray.model.classes import Acknowledge, Part
 from dray.model.ids import ManagerId
 from dray.model.message import Message
-from dray.wire.record import PartMark, encode_record
+from dray.wire.record import PartMark, encode_record, read_header
 
 MANAGER = ManagerId("0a" * 16)
 
@@ -202,3 +202,19 @@ def test_a_fragment_that_is_there_already_is_counted_as_if_it_had_been_made():
     assert split.count == whole.count == 1
     assert split.fragment(b"b") == whole.fragment(b"b")
     assert split.trailer(b"d" * 32) == whole.trailer(b"d" * 32)
+
+
+@pytest.mark.parametrize("mark", [-1, -(1 << 31)])
+def test_a_mark_below_0_that_fits_32_bits_travels_as_a_number_of_the_message(mark):
+    parameters = LargeMessageParameters(header=mark)
+    head, _ = encode_record(
+        split_of(Message(), parameters=parameters).header().message, bytes(16), 1
+    )
+    assert read_header(head).app_specific == mark
+
+
+@pytest.mark.parametrize("mark", [0, -(1 << 31) - 1, -1.0])
+def test_any_other_mark_is_refused(mark):
+    for name in ("header", "trailer"):
+        with pytest.raises(Misuse, match=f"{name} is a mark below 0 that fits 32 bits"):
+            LargeMessageParameters(**{name: mark})

@@ -141,6 +141,16 @@ def test_a_cancelled_copy_is_told_again_when_its_way_is_lost():
     assert producer.handle(Disconnected("a"), 2.0) == [Tell(Cancelled("a"))]
 
 
+@pytest.mark.parametrize(("expected", "start"), [(0, 0), (9, 9), (10, 10), (11, 0)])
+def test_who_joins_goes_on_where_it_says_if_the_file_reaches_so_far(expected, start):
+    assert join(make(), expected=expected).start == start
+
+
+def test_an_event_of_no_kind_is_a_mistake_and_not_overlooked():
+    with pytest.raises(AssertionError):
+        make().handle(object(), 1.0)
+
+
 def test_who_joins_is_kept_before_it_is_told():
     effects = make().handle(Heard(Handshake("a", 0)), 1.0)
     assert [type(each) for each in effects] == [Keep, Tell]
