@@ -177,7 +177,7 @@ class ChainedFile:
     def close(self) -> None:
         """Give the descriptor back."""
         descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        if descriptor != -1:
             os.close(descriptor)
 
     def fileno(self) -> int:

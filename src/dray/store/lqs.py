@@ -230,10 +230,12 @@ def _escape_character(character: str, *, edge: bool) -> str:
     if character == "\\":
         return "\\\\"
     if edge or not (character.isprintable() or character == " "):
-        code = ord(character)
-        if code > 0xFFFF:  # noqa: PLR2004 - beyond what four digits say, and never at an edge
-            return character
-        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"  # noqa: PLR2004 - two digits
+        digits = f"{ord(character):02x}"
+        match len(digits):
+            case 2:
+                return f"\\x{digits}"
+            case 3 | 4:
+                return f"\\u{digits:0>4}"
     return character
 
 

@@ -51,7 +51,7 @@ class ReadOnlyFile:
 
     def close(self) -> None:
         """Close once; later calls do nothing."""
-        if self._descriptor >= 0:
+        if self._descriptor != -1:
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -146,7 +146,7 @@ class ReadOnlyDisk(StoreFolder):
 
     def close(self) -> None:
         """Give up the lock."""
-        if self._lock >= 0:
+        if self._lock != -1:
             os.close(self._lock)
             self._lock = -1
 
@@ -179,9 +179,9 @@ class HeapReader:
         """
         got = self.file(number).read_into(view, start)
         for offset, image in self._only_in_log.get(number, ()):
-            first, last = max(offset, start), min(offset + len(image), start + got)
-            if first < last:
-                view[first - start : last - start] = image[first - offset : last - offset]
+            at = max(offset - start, 0)
+            piece = image[max(start - offset, 0) :][: max(got - at, 0)]
+            view[at : at + len(piece)] = piece
         return got
 
     def file(self, number: int) -> ReadOnlyFile:

@@ -127,7 +127,7 @@ class RealFile:
 
     def close(self) -> None:
         """Close once; later calls do nothing."""
-        if self._descriptor >= 0:
+        if self._descriptor != -1:
             if self._changes is not None:
                 self._changes.announce("closes", self.name)
             descriptor, self._descriptor = self._descriptor, -1
@@ -312,14 +312,14 @@ class RealDisk(StoreFolder):
     def _status(self) -> os.statvfs_result:
         try:
             # Asked for with every message: by descriptor, where there is one.
-            return os.statvfs(self._folder if self._lock < 0 else self._lock)
+            return os.statvfs(self._folder if self._lock == -1 else self._lock)
         except OSError as error:
             raise translation(error, FOLDER_NAME, "measure") from error
 
     def close(self) -> None:
         """Give up the lock; the file stays, because removing it would race with the next owner."""
         lock, self._lock = self._lock, -1
-        if lock >= 0:
+        if lock != -1:
             # A child that has just been forked holds the lock too, until it closes its copy.
             fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)

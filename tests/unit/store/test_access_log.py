@@ -47,6 +47,18 @@ def test_a_full_file_is_as_long_as_the_page_says():
     assert f"A full file ({ACCESS_LOG_BYTES_MAX >> 20} MiB)" in page.read_text("utf-8")
 
 
+@pytest.mark.parametrize(("beyond", "is_full"), [(0, True), (1, False)])
+def test_a_file_that_has_all_its_bytes_takes_no_more(tmp_path, beyond, is_full):
+    log = AccessLog(tmp_path)
+    log.append(LINES)
+    log.close()
+    length = (tmp_path / ACCESS_NAME).stat().st_size
+    log = AccessLog(tmp_path, file_bytes_max=length + beyond)
+    log.append(LINES)
+    log.close()
+    assert (tmp_path / ACCESS_NAMES[-2]).exists() == is_full
+
+
 def test_a_line_has_these_bytes(tmp_path):
     log = AccessLog(tmp_path)
     log.append(LINES)

@@ -18,7 +18,7 @@ from dray.store.log.checkpoint import (
     is_cut,
     read_snapshot,
 )
-from dray.testing.disk import CrashEffect, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk, SimFile
 
 NAME = NAMES[0]
 MARK = Mark(NAME, generation=5, lsn=512, facts=9, capacity=1 << 16, length=0, epoch=2, waiting=1)
@@ -48,6 +48,19 @@ def test_a_snapshot_of_any_size_is_read_back(disk, size):
 def test_a_piece_larger_than_the_buffer_is_written(disk):
     mark = write(disk, [b"x" * (CHECKPOINT_BUFFER_BYTES + 1), b"y"])
     assert read_snapshot(disk, mark)[-2:] == b"xy"
+
+
+def test_a_snapshot_is_never_in_memory_twice_while_it_is_written(disk, monkeypatch):
+    lengths = []
+    write_it = SimFile.write
+
+    def written(file, data, offset):
+        lengths.append(len(data))
+        write_it(file, data, offset)
+
+    monkeypatch.setattr(SimFile, "write", written)
+    write(disk, [bytes(CHECKPOINT_BUFFER_BYTES)] * 3)
+    assert lengths == [CHECKPOINT_BUFFER_BYTES] * 3 + [SECTOR_BYTES]
 
 
 def test_what_was_never_written_is_absent(disk):

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
+from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreMoved, StorePoisoned
 from dray.store import reading
 from dray.store.heap.heap import Extent, file_name
 from dray.store.reading import HeapReader, ReadOnlyDisk, ReadOnlyFile
@@ -430,6 +430,50 @@ def test_a_record_that_its_heap_file_does_not_hold_to_its_end_is_refused(tmp_pat
     with pytest.raises(StoreCorrupt):
         heap.read(Extent(2, 0, 1))
     heap.close()
+
+
+def test_bytes_that_are_only_in_the_log_are_read_where_the_next_start_copies_them(tmp_path):
+    disk = RealDisk(tmp_path)
+    file = disk.open(file_name(1))
+    file.write(b"abcdefgh", 0)
+    file.close()
+    heap = HeapReader(ReadOnlyDisk(tmp_path))
+    heap.lay_over(Extent(1, 2, 3), b"XYZ")
+    heap.lay_over(Extent(1, 6, 4), b"1234")
+    heap.lay_over(Extent(2, 0, 8), b"--------")
+    for start in range(9):
+        for length in range(9 - start):
+            read = heap.read(Extent(1, start, length))
+            assert read == b"abXYZf12"[start : start + length]
+    heap.close()
+
+
+def test_a_folder_without_a_store_is_no_data_directory(tmp_path):
+    with pytest.raises(StoreError, match="is not a data directory") as refused:
+        ReadOnlyDisk(tmp_path)
+    assert refused.value.directory == str(tmp_path)
+
+
+def test_the_size_of_a_disk_is_that_of_its_file_system_locked_or_not(tmp_path):
+    disk = RealDisk(tmp_path)
+    status = os.statvfs(tmp_path)
+    assert disk.size_bytes() == status.f_blocks * status.f_frsize
+    disk.lock()
+    assert disk.size_bytes() == status.f_blocks * status.f_frsize
+    disk.close()
+
+
+def test_a_store_that_was_moved_while_its_next_manager_waited_is_refused_and_left(tmp_path):
+    disk = RealDisk(tmp_path)
+    moved = tmp_path / "moved.json"
+    moved.write_text('{"to": "elsewhere", "move": "1", "when": "today"}')
+    before = open_descriptors()
+    with pytest.raises(StoreMoved, match="was moved to elsewhere"):
+        disk.lock()
+    assert open_descriptors() == before
+    moved.unlink()
+    disk.lock()
+    disk.close()
 
 
 def test_a_reader_of_many_heap_files_keeps_a_bounded_number_open(tmp_path, monkeypatch):

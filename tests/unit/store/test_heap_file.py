@@ -80,5 +80,6 @@ def test_what_lies_in_one_piece_costs_no_table():
 def test_bytes_that_are_not_live_cannot_be_given_up():
     blocks = LiveBlocks()
     blocks.add(100, 100)
-    with pytest.raises(AssertionError, match="were not live"):
-        blocks.remove(50, 100)
+    for offset in (50, 150):
+        with pytest.raises(AssertionError, match="were not live"):
+            blocks.remove(offset, 100)

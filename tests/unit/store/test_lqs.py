@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.errors import StoreFull
+from dray.model.limits import LABEL_CHARACTERS_MAX
 from dray.store.lqs import (
     FILE_BYTES_MAX,
     FOLDER,
@@ -20,6 +21,7 @@ from dray.store.lqs import (
     decode,
     encode,
     file_name,
+    is_unfinished,
     parse_file_name,
     path_hash,
 )
@@ -215,3 +217,72 @@ def test_a_file_that_cannot_be_read_is_none_of_ours(disk, monkeypatch):
     disk.crash()
     with pytest.raises(NotAFileOfOursError, match="cannot be read"):
         files.read("a")
+
+
+NAME = file_name(16, ORDERS.path)
+NEW = f"{NAME}.new"
+
+
+def test_only_the_name_of_a_queues_file_can_be_unfinished():
+    assert is_unfinished(NEW)
+    for name in (NAME, "notes.new", f"{NEW}.new", NAME.upper() + ".new"):
+        assert not is_unfinished(name)
+
+
+@pytest.mark.parametrize(
+    ("there", "stays"),
+    [
+        ({NAME: b"old", NEW: GOLDEN}, {NAME: b"old"}),
+        ({NEW: GOLDEN}, {NAME: GOLDEN}),
+        ({NEW: GOLDEN[:-2]}, {}),
+        ({NEW: GOLDEN[:40]}, {}),
+        ({"notes.new": GOLDEN}, {"notes.new": GOLDEN}),
+    ],
+    ids=["already there", "whole", "torn signature", "torn", "of a stranger"],
+)
+def test_a_file_that_a_crash_left_unfinished_is_finished_if_it_is_whole_and_else_gone(
+    disk, there, stays
+):
+    for name, image in there.items():
+        disk.open(f"{FOLDER}/{name}").write(image, 0)
+    assert QueueFiles(disk).names() == sorted(stays)
+    assert {name: text_of(disk, name) for name in disk.names(FOLDER)} == stays
+
+
+def test_each_file_that_is_put_aside_gets_a_name_of_its_own(disk):
+    files = QueueFiles(disk)
+    for number in (1, 2, 3):
+        disk.open(f"{FOLDER}/a").write(b"%d" % number, 0)
+        assert files.quarantine("a") == f"quarantine/a.{number}"
+    assert [disk.image(f"quarantine/a.{number}") for number in (1, 2, 3)] == [b"1", b"2", b"3"]
+
+
+def test_a_file_and_a_label_that_are_exactly_as_long_as_they_may_be_are_read():
+    label = "y" * LABEL_CHARACTERS_MAX
+    image = encode(ORDERS._replace(label=label))
+    longest = image.replace(
+        b"[Properties]", b"#" * (FILE_BYTES_MAX - len(image) - 1) + b"\n[Properties]"
+    )
+    assert len(longest) == FILE_BYTES_MAX
+    assert decode(longest).description.label == label
+    with pytest.raises(NotAFileOfOursError, match="more than"):
+        decode(b"#" + longest)
+
+
+@pytest.mark.parametrize(
+    ("label", "text"),
+    [
+        ("\x1b", r"\x1b"),
+        ("\x9f", r"\x9f"),
+        ("\xad", r"\xad"),
+        ("\u0378", r"\u0378"),
+        ("\u2028", r"\u2028"),
+        ("\uffff", r"\uffff"),
+        ("\U000e0001", "\U000e0001"),
+        (" x ", r"\x20x\x20"),
+    ],
+)
+def test_characters_that_cannot_be_seen_are_written_as_their_numbers(label, text):
+    image = encode(ORDERS._replace(label=label))
+    assert f"Label={text}\n".encode() in image
+    assert decode(image) == (ORDERS._replace(label=label), True)

@@ -9,14 +9,17 @@ import os
 
 import pytest
 
+from dray.errors import StoreCorrupt
 from dray.store.audit import AuditLog
 from dray.store.manifest import (
     FileMark,
     Identity,
     Manifest,
+    check_not_emptied,
     differences,
     identity_of,
     is_own_name,
+    overwrite_manifest,
     read_manifest,
     replace_file,
     take_stock,
@@ -39,12 +42,13 @@ def test_every_file_is_noted_but_the_lock(data):
     (storage / "lock").write_text("1")
     (storage / "lqs" / "a").write_text("text")
     (storage / "large").write_bytes(bytes(65_537))
+    (storage / "small").write_bytes(bytes(65_536))
     (storage / "link").symlink_to("large")
     os.utime(storage / "large", ns=(7, 7))
     stock = take_stock(data)
-    assert list(stock) == ["large", "link", "lqs", "lqs/a"]
+    assert list(stock) == ["large", "link", "lqs", "lqs/a", "small"]
     assert stock["large"] == FileMark(65_537, 7, "")
-    assert len(stock["lqs/a"].digest) == 64
+    assert len(stock["lqs/a"].digest) == len(stock["small"].digest) == 64
     assert stock["lqs"].folder
     assert not stock["link"].digest
 
@@ -171,6 +175,35 @@ def test_an_audit_is_held_against_the_manifest(tmp_path, act, line, sentence):
     report = verify_audit(tmp_path)
     assert (report.line, report.intact) == (line, not sentence)
     assert report.problem.startswith(sentence)
+
+
+def test_a_manifest_is_overwritten_in_its_place_whole_and_durably(data, monkeypatch):
+    long = Manifest(closed=True, identity=HERE, files={"a" * 100: FileMark(1)}, store=True)
+    short = Manifest(closed=False, identity=HERE, files={}, store=True)
+    write_manifest(data, long)
+    inode = (data / "manifest.json").stat().st_ino
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(read_manifest(data)))
+    for manifest in (short, long, short):
+        overwrite_manifest(data, manifest)
+        assert synced.pop() == manifest
+        assert not synced
+    assert (data / "manifest.json").stat().st_ino == inode, "no other file needs room"
+
+
+@pytest.mark.parametrize("left", ["QMLog", "p0000001.mq", "MQTrans.lg1"])
+def test_a_folder_with_a_file_of_a_store_was_not_emptied(left):
+    check_not_emptied({"lqs": FileMark(folder=True), left: FileMark(1)})
+
+
+@pytest.mark.parametrize("left", ["", "notes.txt", "lqs/00000010.8774014b", "quarantine/QMLog.1"])
+def test_a_folder_without_any_file_of_a_store_was_emptied(left):
+    now = {"lqs": FileMark(folder=True), "quarantine": FileMark(folder=True)}
+    if left:
+        now[left] = FileMark(1)
+    with pytest.raises(StoreCorrupt, match="like every other file of the store") as refused:
+        check_not_emptied(now)
+    assert (refused.value.event, refused.value.file) == (2076, "QMLog")
 
 
 def test_a_file_that_could_not_be_replaced_leaves_nothing_beside_it(tmp_path, monkeypatch):

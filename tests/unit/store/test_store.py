@@ -147,6 +147,18 @@ def test_a_failed_sync_poisons_until_the_store_is_reopened(disk):
     assert ledger.pieces.keys() == {1}
 
 
+def test_an_owner_whose_state_is_not_sound_keeps_its_store_from_writing(disk):
+    store, ledger = opened(disk)
+    settled(store, ledger, b"told")
+    ledger.put(store, 2, b"not told")
+    store.poison(StorePoisoned("the owner made a mistake"))
+    before = disk.image("QMLog")
+    for act in (store.sync, lambda: store.place(b"x"), lambda: store.begin_checkpoint([])):
+        with pytest.raises(StorePoisoned, match="the owner made a mistake"):
+            act()
+    assert disk.image("QMLog") == before
+
+
 def test_a_failed_log_write_poisons_and_tears_nothing_that_was_told(disk):
     store, ledger = opened(disk)
     settled(store, ledger, b"told")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from dray.errors import StoreCorrupt
+from dray.store.decisions import Act
 from dray.store.heap.maps import MAP_NAMES
 from dray.store.limits import CHECKPOINT_BYTES
 from dray.store.log.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, CheckpointState, examine
+from dray.store.recovery.survey import survey
 from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import Ledger, opened, small_store, used
 
@@ -67,6 +71,18 @@ def test_one_that_was_cut_behind_its_content_is_used_and_told_until_it_is_writte
     store.close()
     store, ledger = opened(disk)
     assert (store.report.notices(), ledger.state()) == ([], before.state())
+
+
+def test_a_store_that_was_there_before_is_not_begun_anew_in_its_emptied_folder(monkeypatch):
+    disk = SimDisk(Random(1))
+    opened(disk)
+    for name in ("QMLog", *TRANSACTIONS):
+        disk.lose(name)
+    assert survey(disk).row.act is Act.FRESH
+    monkeypatch.setattr(SimDisk, "had_store", lambda _: True)
+    with pytest.raises(StoreCorrupt, match="QMLog") as refused:
+        survey(disk)
+    assert (refused.value.event, refused.value.file) == (2076, "QMLog")
 
 
 def test_what_was_never_written_has_the_header_it_was_made_with():

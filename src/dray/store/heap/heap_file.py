@@ -100,8 +100,7 @@ class LiveBlocks:
     def _spread_out(self) -> array[int]:
         """The same as counts of each block."""
         counts = array("H")
-        if self._start < self._stop:
-            _change(counts, self._start, self._stop - self._start, 1)
+        _change(counts, self._start, self._stop - self._start, 1)
         return counts
 
 
@@ -118,7 +117,7 @@ def _change(counts: array[int], offset: int, length: int, sign: int) -> None:
     whole = last - first - 1
     if whole:
         # Inside an extent each block belongs to it alone.
-        counts[first + 1 : last] = _FULL[:whole] if sign > 0 else _EMPTY[:whole]
+        counts[first + 1 : last] = _FULL[:whole] if sign == 1 else _EMPTY[:whole]
 
 
 _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")

@@ -164,8 +164,9 @@ def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
 
 def is_cut(disk: Disk, name: str, mark: Mark | None) -> bool:
     """Whether a file of the pair is shorter than it was made, or than its header says."""
+    made = CHECKPOINT_BYTES if mark is None else max(CHECKPOINT_BYTES, mark.size)
     with closing(disk.open(name)) as file:
-        return file.size() < max(CHECKPOINT_BYTES, mark.size if mark is not None else 0)
+        return file.size() < made
 
 
 def read_snapshot(disk: Disk, mark: Mark) -> bytes:

@@ -375,7 +375,7 @@ class Log:
         offset = self.head % self.capacity
         first = self.capacity - offset
         try:
-            self.file.write(image if len(image) <= first else image[:first], offset)
+            self.file.write(memoryview(image)[:first], offset)
             if len(image) > first:
                 self.file.write(image[first:], 0)
             if offset + len(image) > self._used:
