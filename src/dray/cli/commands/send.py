@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,29 +40,6 @@ STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True)
-class MessageOptions:
-    """Properties from the options, the same for every message."""
-
-    label: str | None
-    correlation_id: str | None
-    app_specific: int
-    priority: int
-    dead_letter: bool | None
-    fragment_size: int
-    digest: str | None
-    compression: str | None
-    resume: str | None
-    acknowledged: dict[str, Any]
-    """Properties that ask for acknowledgments."""
-
-    def label_of(self, path: str) -> str:
-        """The label asked for, else the file's name."""
-        if self.label is not None:
-            return self.label
-        return "" if path == STANDARD_INPUT else Path(path).name
-
-
-@dataclass(frozen=True)
 class SentMessage:
     """One message that was sent."""
 
@@ -77,10 +55,18 @@ class Batch:
     manager: dray.Manager
     queue: str
     sources: list[str]
-    properties: MessageOptions
+    label: str | None
+    properties: dict[str, Any]
+    """The other properties, the same for every message."""
     shown: ProgressDisplay
     connect: Callable[[], dray.Manager]
     """Another connection, to ask what became of a send whose answer was lost."""
+
+    def label_of(self, path: str) -> str:
+        """The label asked for, else the file's name."""
+        if self.label is not None:
+            return self.label
+        return "" if path == STANDARD_INPUT else Path(path).name
 
 
 Send = Callable[[Batch, "dray.Transaction | None"], list[SentMessage]]
@@ -180,22 +166,20 @@ def command(
     if resume is not None and not (large and len(sources) == 1):
         raise click.UsageError("--resume is for --large and one FILE.")
     total = _check_sources(sources)
-    send = _send_large if large else _send_plain
+    properties = {
+        "correlation_id": correlation_id,
+        "app_specific": app_specific,
+        "use_dead_letter_queue": dead_letter,
+    }
+    send: Send = partial(_send_plain, priority=priority)
+    if large:
+        how = {"fragment_size": fragment_size or 0, "digest": digest, "compression": compression}
+        send = partial(_send_large, how=how, resume=resume)
     with settings.connect() as manager, arrivals_at(manager, wait) as arrivals:
-        properties = MessageOptions(
-            label,
-            correlation_id,
-            app_specific,
-            priority,
-            dead_letter,
-            fragment_size=fragment_size or 0,
-            digest=digest,
-            compression=compression,
-            resume=resume,
-            acknowledged={} if arrivals is None else arrivals.properties,
-        )
+        if arrivals is not None:
+            properties |= arrivals.properties
         with progress(f"sending to {queue}", total) as shown, _naming_the_option():
-            batch = Batch(manager, queue, sources, properties, shown, settings.connect)
+            batch = Batch(manager, queue, sources, label, properties, shown, settings.connect)
             if resume is not None or not (large or _is_transactional(manager, queue)):
                 sent, transaction_id = send(batch, None), None
             else:
@@ -283,21 +267,14 @@ def _not_read(path: str, error: OSError) -> SourceUnreadable:
     )
 
 
-def _send_plain(batch: Batch, transaction: dray.Transaction | None) -> list[SentMessage]:
-    properties = batch.properties
+def _send_plain(
+    batch: Batch, transaction: dray.Transaction | None, *, priority: int
+) -> list[SentMessage]:
     messages = []
     for path in batch.sources:
         body = _read_whole(path)
         messages.append(
-            Message(
-                body=body,
-                label=properties.label_of(path),
-                correlation_id=properties.correlation_id,
-                app_specific=properties.app_specific,
-                priority=properties.priority,
-                use_dead_letter_queue=properties.dead_letter,
-                **properties.acknowledged,
-            )
+            Message(body=body, label=batch.label_of(path), priority=priority, **batch.properties)
         )
         batch.shown.update(sum(message.body_size for message in messages))
     try:
@@ -379,28 +356,21 @@ def _too_large(name: str, size: int) -> MessageTooLarge:
     )
 
 
-def _send_large(batch: Batch, transaction: dray.Transaction | None) -> list[SentMessage]:
-    properties = batch.properties
-    large = dray.LargeMessageQueue(
-        batch.manager.queue(batch.queue),
-        fragment_size=properties.fragment_size,
-        digest=properties.digest,
-        compression=properties.compression,
-    )
+def _send_large(
+    batch: Batch, transaction: dray.Transaction | None, *, how: dict[str, Any], resume: str | None
+) -> list[SentMessage]:
+    large = dray.LargeMessageQueue(batch.manager.queue(batch.queue), **how)
     sent: list[SentMessage] = []
     follow = _Follow(batch.shown)
     for path in batch.sources:
-        label = properties.label_of(path)
+        label = batch.label_of(path)
         id = large.send(
             sys.stdin.buffer if path == STANDARD_INPUT else Path(path),
             label=label,
-            correlation_id=properties.correlation_id,
-            app_specific=properties.app_specific,
-            use_dead_letter_queue=properties.dead_letter,
-            **properties.acknowledged,
             transaction=transaction,
             progress=follow,
-            resume=properties.resume,
+            resume=resume,
+            **batch.properties,
         )
         sent.append(SentMessage(id, label, follow.next_source()))
     return sent
