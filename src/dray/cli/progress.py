@@ -21,9 +21,6 @@ from dray.model.words import human_size
 if TYPE_CHECKING:
     from types import FrameType
 
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
-
 PLAIN_LINE_EVERY_S = 5.0
 
 
@@ -52,13 +49,6 @@ class _Bar:
     """A bar that redraws itself in place."""
 
     def __init__(self, text: str, total: int | None, amount: AmountText) -> None:
-        self._text, self._total, self._amount = text, total, amount
-        self._rich: RichProgress | None = None
-        self._task: TaskID | None = None
-        self._began = 0.0
-        self._ends_us = False
-
-    def __enter__(self) -> Self:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -67,6 +57,7 @@ class _Bar:
             TimeRemainingColumn,
         )
 
+        self._total, self._amount = total, amount
         self._rich = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -74,9 +65,12 @@ class _Bar:
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
+        self._task = self._rich.add_task(text, total=total, amount="")
         self._began = time.monotonic()
+        self._ends_us = False
+
+    def __enter__(self) -> Self:
         self._rich.start()
-        self._task = self._rich.add_task(self._text, total=self._total, amount="")
         self._watch_for_end()
         return self
 
@@ -90,27 +84,23 @@ class _Bar:
             signal.signal(signal.SIGTERM, self._end)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
-        if self._rich is not None:
-            self._rich.stop()
+        self._rich.stop()
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
     def update(self, done: int, total: int | None = None) -> None:
         """Set how many bytes or steps are done."""
-        if self._rich is not None and self._task is not None:
-            rate = done / max(time.monotonic() - self._began, 1e-6)
-            amount = self._amount(done, total if total is not None else self._total, rate)
-            self._rich.update(self._task, completed=done, total=total, amount=amount)
+        rate = done / max(time.monotonic() - self._began, 1e-6)
+        amount = self._amount(done, total if total is not None else self._total, rate)
+        self._rich.update(self._task, completed=done, total=total, amount=amount)
 
     def describe(self, text: str) -> None:
         """Set the description of the current step."""
-        if self._rich is not None and self._task is not None:
-            self._rich.update(self._task, description=in_one_line(text))
+        self._rich.update(self._task, description=in_one_line(text))
 
     def __exit__(self, *_: object) -> None:
         """Show the last state and leave the terminal as it was."""
-        if self._rich is not None:
-            self._rich.stop()
+        self._rich.stop()
         if self._ends_us:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
