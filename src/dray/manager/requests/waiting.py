@@ -29,11 +29,8 @@ class Waiters:
         lookups = self.lookups
         if lookups.unread:
             return self._context.now
-        soonest = lookups.deadline() if lookups.used else None
-        gives_up = self._timeouts.soonest
-        if gives_up is not None and (soonest is None or gives_up < soonest):
-            return gives_up
-        return soonest
+        times = lookups.deadline() if lookups.used else None, self._timeouts.soonest
+        return min((at for at in times if at is not None), default=None)
 
     def note_last(self, number: int) -> None:
         """Look at a queue again when the wait is over that was begun there last, if one was."""
@@ -70,9 +67,9 @@ class Waiters:
                 is_read = lookup.read_on()
             except StorePoisoned:
                 raise
-            except DrayError:
-                # Each receive meets the same error, and answers it.
-                arrived[kind] = None
+            except DrayError as error:
+                # No message behind the one that cannot be read is found by its id.
+                self._refuse_all(queue, kind, error)
                 continue
             if is_read:
                 looked_in.append(lookup)
@@ -80,6 +77,13 @@ class Waiters:
             else:
                 self.lookups.unread.setdefault(lookup, [])
         return looked_in, arrived
+
+    def _refuse_all(self, queue: StoredQueue, kind: IdKind, error: DrayError) -> None:
+        """Tell an error to all that wait at a queue for a message of some id."""
+        for waiter in list(queue.waiters):
+            if waiter.id is not None and waiter.id[0] is kind:
+                queue.waiters.remove(waiter)
+                self._context.refuse(waiter.session, waiter.request_id, error)
 
     def _read_on(self) -> None:
         """Read a queue on in which a message is looked for; then answer those who asked."""

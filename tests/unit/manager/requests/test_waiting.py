@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.errors import MessageNotFound, StoreCorrupt, StorePoisoned
 from dray.model.message import Message
 from dray.wire import message_frames, selections
 from tests.cost import Costs
@@ -80,3 +81,94 @@ def test_receives_are_served_in_the_order_in_which_they_came_by_an_id_or_without
         assert [bool(caller.answers(each)) for each in asked] == [True] * served + [False] * (
             4 - served
         )
+
+
+def by_correlation(caller, queue, name, timeout=600.0):
+    select = selections.SelectByCorrelation(name)
+    return caller.ask(message_frames.Receive(queue, 0, timeout, select=select))
+
+
+def failing(driver, monkeypatch, error):
+    """Let no record be read."""
+
+    def read(*_, **__):
+        raise error
+
+    monkeypatch.setattr(driver.store, "read", read)
+
+
+def test_a_receive_that_waits_by_correlation_hears_of_a_message_that_cannot_be_read(
+    driver, monkeypatch
+):
+    caller = driver.session()
+    queue = caller.create("orders")
+    waiting = [by_correlation(caller, queue, name) for name in ("one", "two")]
+    with monkeypatch.context() as patch:
+        failing(driver, patch, StoreCorrupt("a file is damaged", event=2083, file="p0000000.mq"))
+        caller.send(queue, Message(body=b"x", correlation_id="one"))
+    answers = [caller.answers(each) for each in waiting]
+    assert [each.head.error for (each,) in answers] == [StoreCorrupt.code] * 2
+
+
+def test_a_store_that_fails_while_receives_are_served_ends_the_turn_and_answers_nobody(
+    driver, monkeypatch
+):
+    caller = driver.session()
+    queue = caller.create("orders")
+    waiting = by_correlation(caller, queue, "one")
+    with monkeypatch.context() as patch:
+        failing(driver, patch, StorePoisoned("a sync failed; start again"))
+        with pytest.raises(StorePoisoned):
+            caller.send(queue, Message(body=b"x", correlation_id="one"))
+    assert not caller.answers(waiting)
+
+
+def test_a_store_that_fails_while_one_receive_is_served_ends_the_turn_too(driver, monkeypatch):
+    driver.leave_unchecked()
+    caller = driver.session()
+    queue = caller.create("orders")
+    waiting = caller.ask(message_frames.Receive(queue, 0, 600.0))
+    appended, append = [], driver.store.append
+
+    def fails_the_second_time(data):
+        appended.append(data)
+        if len(appended) > 1:
+            raise StorePoisoned("a sync failed; start again")
+        append(data)
+
+    monkeypatch.setattr(driver.store, "append", fails_the_second_time)
+    with pytest.raises(StorePoisoned):
+        caller.send(queue, Message(body=b"x"))
+    assert not caller.answers(waiting)
+
+
+def test_a_message_among_more_than_are_read_at_once_is_given_to_the_receive_that_waits_for_it(
+    driver, monkeypatch
+):
+    monkeypatch.setattr("dray.manager.queue.lookups.LOOKUP_READ_AT_ONCE", 3)
+    caller = driver.session()
+    queue = caller.create("orders")
+    waiting = by_correlation(caller, queue, "8")
+    caller.send(queue, *(Message(body=b"x", correlation_id=str(each)) for each in range(10)))
+    while not caller.answers(waiting):
+        assert driver.manager.deadline() == driver.now
+        driver.advance(0.0)
+    (answer,) = caller.answers(waiting)
+    assert isinstance(answer.head, message_frames.Messages)
+
+
+def test_a_receive_that_must_not_wait_hears_at_once_after_the_reading_that_nothing_fits(
+    driver, monkeypatch
+):
+    monkeypatch.setattr("dray.manager.queue.lookups.LOOKUP_READ_AT_ONCE", 3)
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *(Message(body=b"x", correlation_id=str(each)) for each in range(10)))
+    asked = by_correlation(caller, queue, "nobody", timeout=0.0)
+    turns = 0
+    while not caller.answers(asked):
+        turns += 1
+        assert turns < 10
+        driver.advance(0.0)
+    (answer,) = caller.answers(asked)
+    assert answer.head.error == MessageNotFound.code
