@@ -268,12 +268,12 @@ class QueueManager:
         context, subjects = self._context, self._subjects
         if not self._started or subjects.works.begun or context.follow_up.perhaps_unused:
             return context.now
-        soonest = subjects.links.deadline()
         untold = context.follow_up.untold_ends
         transactions = subjects.transactions
         expiries = context.state.expiries.times
         token_expires_us = context.state.identity.token_expires_us
-        for at in (
+        times = (
+            subjects.links.deadline(),
             self._compactor.deadline(),
             subjects.streams.deadline(),
             untold.deadline() if untold.due else None,
@@ -282,10 +282,8 @@ class QueueManager:
             subjects.requests.deadline(),
             transactions.idle_at() if transactions.used else None,
             transactions.reservations.unused.soonest,
-        ):
-            if at is not None and (soonest is None or at < soonest):
-                soonest = at
-        return soonest
+        )
+        return min((at for at in times if at is not None), default=None)
 
     def _request(self, event: Request) -> None:
         context = self._context

@@ -20,7 +20,7 @@ class Leases:
 
     def __init__(self, first: int = 1) -> None:
         """Begin with none; `first` is the first number that this start leases."""
-        self._first = _ordinal(first)
+        self._first = lease_of(first)
         self._last = self._first - 1
         self._callers: dict[int, str] = {}
         """Names, by the ordinal of the lease."""
@@ -29,7 +29,7 @@ class Leases:
 
     def lease(self, first: int, caller: str) -> None:
         """Note that the lease which begins at a number is a caller's."""
-        self._last = _ordinal(first)
+        self._last = lease_of(first)
         self._callers[self._last] = caller
         self._of.setdefault(caller, {})[self._last] = None
         if len(self._callers) > LEASES_KNOWN_MAX:
@@ -37,15 +37,15 @@ class Leases:
 
     def belongs(self, number: int, caller: str) -> bool:
         """Whether a caller may use a number: it has leased it since this start."""
-        return self._callers.get(_ordinal(number)) == caller
+        return self._callers.get(lease_of(number)) == caller
 
     def is_earlier(self, number: int) -> bool:
         """Whether a number was leased before this start."""
-        return number > 0 and _ordinal(number) < self._first
+        return number > 0 and lease_of(number) < self._first
 
     def is_forgotten(self, number: int) -> bool:
         """Whether a number was leased since this start, and nobody may use it any more."""
-        ordinal = _ordinal(number)
+        ordinal = lease_of(number)
         return self._first <= ordinal <= self._last and ordinal not in self._callers
 
     def without_forgotten(self, by_ordinal: dict[int, int]) -> dict[int, int]:
@@ -65,8 +65,9 @@ class Leases:
 
 def in_one_lease(first: int, last: int) -> bool:
     """Whether two numbers, and so all between them, are of the same lease."""
-    return _ordinal(first) == _ordinal(last)
+    return lease_of(first) == lease_of(last)
 
 
-def _ordinal(number: int) -> int:
+def lease_of(number: int) -> int:
+    """The ordinal of the lease that a number belongs to."""
     return (number - 1) // NUMBERS_LEASED

@@ -23,6 +23,7 @@ from dray.manager.context import Context
 from dray.manager.entries import expires_us_of, lookup_id_of, unpack
 from dray.manager.queue import DEAD_TRANSACTIONAL, ORDER_QUEUE, StoredQueue, cost_of_leaving
 from dray.model.classes import MessageClass
+from dray.model.expiry import is_over
 
 _AT_ONCE_MAX = 10_000
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
@@ -96,7 +97,7 @@ def give_up_outgoing(context: Context, queue: StoredQueue) -> Iterator[None]:
 
 def _expired_entry(context: Context, queue: StoredQueue, lookup_id: int) -> bytes | None:
     packed = queue.index.find(lookup_id)
-    if packed is None or not 0 < expires_us_of(packed) <= context.now_us:
+    if packed is None or not is_over(expires_us_of(packed), context.now_us):
         return None
     sent = queue.stream is not None and queue.stream.is_in_flight(lookup_id)
     if sent or (queue.number == ORDER_QUEUE and _word_may_come(context, packed)):

@@ -18,6 +18,7 @@ from dray.manager.incoming.arrival import Arrival, Judged
 from dray.manager.incoming.open_transactions import follow_transactions, watch_ends
 from dray.manager.queue import StoredQueue, cost_of_accepting, seen_in_record
 from dray.model.classes import MessageClass
+from dray.model.expiry import end_us
 from dray.model.limits import HOPS_MAX
 from dray.store.heap.heap import Extent
 from dray.wire.message_frames import MARK_LAST, MARK_SINGLE, Envelope
@@ -238,7 +239,7 @@ def _tails(
     def tail(at: int, place: Extent) -> bytes:
         envelope, header = envelopes[at], headers[at]
         left_us = envelope.reaching_us if outgoing else envelope.remaining_us
-        expires_us = max(1, now_us + left_us) if left_us >= 0 else 0
+        expires_us = end_us(now_us, left_us) if left_us >= 0 else 0
         record = Staged(
             place, envelope.crc, header.number, header.part,
             0 if transactional else header.priority, envelope.sent_us, expires_us,

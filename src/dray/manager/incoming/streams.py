@@ -100,9 +100,11 @@ class ArrivingStreams:
     def deadline(self) -> float | None:
         """When to call `tick` if nothing happens before."""
         ahead, waiting = self.kept_ahead, self._sources.waiting_for_room
-        soonest = ahead.deadline() if ahead.pieces else None
-        room = waiting.deadline() if waiting.for_disk else None
-        return room if soonest is None or (room is not None and room < soonest) else soonest
+        times = (
+            ahead.deadline() if ahead.pieces else None,
+            waiting.deadline() if waiting.for_disk else None,
+        )
+        return min((at for at in times if at is not None), default=None)
 
     def tick(self) -> None:
         """Drop the pieces whose commit does not come."""

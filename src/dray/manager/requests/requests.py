@@ -188,11 +188,13 @@ class Requests:
 
     def deadline(self) -> float | None:
         """When to call `tick` if nothing happens before."""
-        soonest = self.waiters.deadline()
-        for at in (self._transactions.uploads.soonest, self._transactions.staged.soonest):
-            if at is not None and (soonest is None or at < soonest):
-                soonest = at
-        return soonest
+        transactions = self._transactions
+        times = (
+            self.waiters.deadline(),
+            transactions.uploads.soonest,
+            transactions.staged.soonest,
+        )
+        return min((at for at in times if at is not None), default=None)
 
     def tick(self) -> None:
         """The time has come for something that a request has left."""

@@ -40,6 +40,7 @@ from dray.manager.transactions import (
 )
 from dray.model.arguments import no_sense
 from dray.model.classes import Part, QueueKind
+from dray.model.expiry import end_us
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, kind_of
@@ -319,8 +320,8 @@ def expires_us(
     times = [properties.time_to_be_received]
     if reaching:
         times.append(properties.time_to_reach_queue)
-    ends = [now_us + int(each * MICROSECONDS) for each in times if each is not None]
-    return max(1, min(ends)) if ends else 0
+    ends = [end_us(now_us, int(each * MICROSECONDS)) for each in times if each is not None]
+    return min(ends, default=0)
 
 
 def _check_records(context: Context, head: Send, body: memoryview) -> list[RecordHeader]:

@@ -121,8 +121,8 @@ def take_back(works: Works, owner: OpenTransaction, number: int, key: SequenceKe
     if status_queue is None:
         return
     for lookup_id in owner.receives.get(number, ()):
-        packed, _ = status_queue.index.held(lookup_id) or (b"", 0)
-        status, _ = _read(context, unpack(packed)) if packed else (None, False)
+        held = status_queue.index.held(lookup_id)
+        status = None if held is None else _read(context, unpack(held[0]))[0]
         if status is not None and status.key == key:
             owner.receives[number].remove(lookup_id)
             status_queue.index.put_back(lookup_id)

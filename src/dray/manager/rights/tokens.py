@@ -12,6 +12,7 @@ from dray.manager.rights.changes import change_access
 from dray.manager.rights.rights import Rights
 from dray.manager.session import Session
 from dray.model.callers import NOBODY, Caller, caller_name
+from dray.model.expiry import is_over
 from dray.model.limits import TOKENS_MAX
 from dray.model.tokens import TokenInfo, digest_of_token
 from dray.wire.frames import Done
@@ -32,7 +33,7 @@ def take_token(context: Context, session: Session, token: str) -> None:
     digest = digest_of_token(token)
     tokens = context.state.identity.tokens
     name = next((name for name, each in tokens.items() if each.digest == digest), None)
-    if name is None or 0 < tokens[name].expires_us <= context.now_us:
+    if name is None or is_over(tokens[name].expires_us, context.now_us):
         raise AccessDenied(
             "this queue manager does not know the token, or it has expired; ask its owner for"
             " another one (`dray token create`)"
@@ -112,9 +113,11 @@ def end_expired_tokens(rights: Rights) -> None:
     """End the sessions of callers whose tokens have expired."""
     context = rights.context
     identity = context.state.identity
-    if 0 < identity.token_expires_us <= context.now_us:
+    if is_over(identity.token_expires_us, context.now_us):
         expired = {
-            name for name, each in identity.tokens.items() if 0 < each.expires_us <= context.now_us
+            name
+            for name, each in identity.tokens.items()
+            if is_over(each.expires_us, context.now_us)
         }
         identity.await_expiry(context.now_us)
         _end_sessions(rights, expired)

@@ -20,9 +20,9 @@ from collections.abc import Iterable
 import msgspec
 
 from dray.manager.facts import BatchCommitted
+from dray.model.leases import lease_of
 from dray.model.limits import (
     BATCHES_REMEMBERED,
-    NUMBERS_LEASED,
     QUERIES_REMEMBERED,
     REQUEST_KEYS_REMEMBERED,
     TRANSACTIONS_REMEMBERED,
@@ -63,7 +63,7 @@ class Outcomes:
         """Whether a transaction that is not remembered may have committed all the same."""
         if number < self.certain_from:
             return True
-        leased = _range_of(number)
+        leased = lease_of(number)
         if number <= self._forgotten.get(leased, 0):
             return True
         full = len(self._forgotten) >= TRANSACTIONS_REMEMBERED
@@ -79,8 +79,8 @@ class Outcomes:
 
     def _forget(self, number: int) -> None:
         del self._committed[number]
-        leased = _range_of(number)
-        self._forgotten[leased] = max(number, self._forgotten.get(leased, 0))
+        leased = lease_of(number)
+        self._forgotten[leased] = max(number, self._forgotten.get(leased, number))
         if len(self._forgotten) > TRANSACTIONS_REMEMBERED:
             # Ranges are leased upwards: of the lowest one nobody is left to ask.
             del self._forgotten[min(self._forgotten)]
@@ -176,7 +176,3 @@ def _remembered(prefix: str) -> int:
 
 def _prefix_of(query: str) -> str:
     return next(each for each in _PREFIXES if query.startswith(each))
-
-
-def _range_of(number: int) -> int:
-    return (number - 1) // NUMBERS_LEASED

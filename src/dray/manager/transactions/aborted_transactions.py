@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.model.leases import Leases
-from dray.model.limits import NUMBERS_LEASED, TRANSACTIONS_REMEMBERED
+from dray.model.leases import Leases, lease_of
+from dray.model.limits import TRANSACTIONS_REMEMBERED
 
 REPORTED: Final = "the transaction was already reported as aborted; nothing of it is kept"
 _PERHAPS: Final = (
@@ -46,8 +46,8 @@ class AbortedTransactions:
             return
         oldest = next(iter(self._reasons))
         del self._reasons[oldest]
-        leased = (oldest - 1) // NUMBERS_LEASED
-        self._highest[leased] = max(oldest, self._highest.get(leased, 0))
+        leased = lease_of(oldest)
+        self._highest[leased] = max(oldest, self._highest.get(leased, oldest))
         if len(self._highest) > TRANSACTIONS_REMEMBERED:
             self._highest = self._leases.without_forgotten(self._highest)
         if len(self._highest) > TRANSACTIONS_REMEMBERED:
@@ -58,8 +58,6 @@ class AbortedTransactions:
         why = self._reasons.get(number)
         if why is None and self._leases.is_forgotten(number):
             return _PERHAPS
-        if why is None and self._highest:
-            leased = (number - 1) // NUMBERS_LEASED
-            if number <= max(self._all_below, self._highest.get(leased, 0)):
-                why = _PERHAPS
+        if why is None and number <= max(self._all_below, self._highest.get(lease_of(number), 0)):
+            why = _PERHAPS
         return why

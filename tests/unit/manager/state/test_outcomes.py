@@ -118,3 +118,32 @@ def test_of_an_express_send_of_an_earlier_incarnation_nobody_knows(driver: Manag
     driver.crash()
     asker = driver.session()
     assert asker.call(message_frames.Outcome(doubt)).status == "unknown"
+
+
+def test_each_lease_is_doubted_by_itself_from_its_first_number_to_its_last(small: Outcomes) -> None:
+    for number in (NUMBERS_LEASED, NUMBERS_LEASED + 1, 5 * NUMBERS_LEASED + 9):
+        small.add(number)
+    small.add(5 * NUMBERS_LEASED + 10)
+    assert small.forgotten() == [(0, NUMBERS_LEASED)]
+    assert small.may_have_forgotten(1)
+    assert small.may_have_forgotten(NUMBERS_LEASED)
+    assert not small.may_have_forgotten(NUMBERS_LEASED + 2)
+    small.add(5 * NUMBERS_LEASED + 11)
+    assert small.forgotten() == [(0, NUMBERS_LEASED), (1, NUMBERS_LEASED + 1)]
+    assert not small.may_have_forgotten(NUMBERS_LEASED + 2)
+
+
+def test_of_the_lowest_lease_in_doubt_numbers_above_the_last_commit_stay_certain(
+    small: Outcomes,
+) -> None:
+    for lease in (4, 5, 6, 7, 8, 9):
+        small.add(lease * NUMBERS_LEASED + 2)
+    assert len(small.forgotten()) == 3
+    assert small.may_have_forgotten(4 * NUMBERS_LEASED), "a lease below, of which nobody knows"
+    assert small.may_have_forgotten(4 * NUMBERS_LEASED + 2)
+    assert not small.may_have_forgotten(4 * NUMBERS_LEASED + 3)
+
+
+def test_numbers_from_before_a_restore_are_in_doubt_and_the_first_behind_it_is_not() -> None:
+    restored = Outcomes(certain_from=7)
+    assert [restored.may_have_forgotten(number) for number in (6, 7)] == [True, False]

@@ -82,3 +82,30 @@ def test_the_memory_is_bounded_and_errs_on_the_side_of_refusing() -> None:
     assert [memory.reason(number) for number in firsts[-3:]] == [REPORTED] * 3
     assert memory.reason(firsts[16] + 1) is None
     assert memory.reason(firsts[19] + NUMBERS_LEASED) is None
+
+
+def test_below_the_highest_of_a_lease_nothing_begins_and_other_leases_are_free() -> None:
+    memory = AbortedTransactions(Leases(1 << 40))
+    for number in (NUMBERS_LEASED, 2 * NUMBERS_LEASED + 3, 7, 8, 9):
+        memory.add(number)
+    assert [bool(memory.reason(number)) for number in (2, NUMBERS_LEASED)] == [True, True]
+    assert memory.reason(NUMBERS_LEASED + 1) is None
+    refused = [bool(memory.reason(2 * NUMBERS_LEASED + at)) for at in (1, 3, 4)]
+    assert refused == [True, True, False]
+
+
+def test_the_first_number_of_all_may_begin_while_only_another_lease_has_aborted() -> None:
+    memory = AbortedTransactions(Leases(1 << 40))
+    for at in range(4):
+        memory.add(5 * NUMBERS_LEASED + 1 + at)
+    assert memory.reason(1) is None
+
+
+def test_no_transaction_of_a_forgotten_lease_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dray.model.leases.LEASES_KNOWN_MAX", 1)
+    leases = Leases(1)
+    for lease in range(2):
+        leases.lease(lease * NUMBERS_LEASED + 1, "ada")
+    memory = AbortedTransactions(leases)
+    assert memory.reason(1)
+    assert memory.reason(NUMBERS_LEASED + 1) is None
