@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dray.manager.disk import RoomLeft
     from dray.manager.dispatch import Subjects
     from dray.manager.facts import Fact
+    from dray.manager.incoming.ahead import KeptAhead
     from dray.manager.peers import Links
     from dray.manager.peers.waiting_for_room import WaitingForRoom
     from dray.manager.queue import Lookups
@@ -38,6 +39,11 @@ class Inside:
     def ahead(self, peer_id: str) -> tuple[int, int]:
         """Bytes and number of the pieces that a peer has sent ahead of commits."""
         return self._subjects.streams.kept_ahead.used_by(peer_id)
+
+    @property
+    def kept_ahead(self) -> KeptAhead:
+        """Pieces that came ahead of their commits."""
+        return self._subjects.streams.kept_ahead
 
     @property
     def state(self) -> State:

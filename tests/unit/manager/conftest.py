@@ -24,7 +24,7 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
-from dray.manager.queue import Account
+from dray.manager.queue import Account, account_of
 from dray.manager.state import State, take_snapshots
 from dray.manager.turn import QueueManager
 from dray.model import callers
@@ -40,7 +40,7 @@ from dray.wire import frames, message_frames, peer_frames, queue_frames
 from dray.wire.head import Head
 from dray.wire.record import PLAIN, PartMark, encode_record
 from dray.wire.stream import Frame
-from tests.inspection import look_into
+from tests.inspection import Inside, look_into
 
 HEAP_FILE_BYTES = 1 << 16
 LOG_BYTES = 1 << 18
@@ -151,6 +151,8 @@ class ManagerDriver:
         for number in list(inside.sessions):
             self.turn(SessionClosed(number))
         self.store.sync()
+        _check_nobody_is_left(inside)
+        staged = _staged_for_good(inside)
         before = _Durable.of(inside.state)
         express = express_bytes_of(inside.state)
         assert self.store.live_bytes == before.live_bytes + express, "leaked heap bytes"
@@ -162,6 +164,9 @@ class ManagerDriver:
         if express:
             after = after._replace(stored=before.stored)
         assert after == before, "not the same after a restart"
+        again = look_into(manager)
+        assert staged == again.ledger.staged, "bytes are staged that nobody sends any more"
+        assert set(inside.transactions) == set(again.transactions)
 
     def body_of(self, effect: Answer | LinkSend) -> bytes:
         return b"".join(
@@ -183,6 +188,26 @@ class ManagerDriver:
     def advance(self, seconds: float) -> list[Effect]:
         self.now += seconds
         return self.turn(Tick())
+
+
+def _check_nobody_is_left(inside: Inside) -> None:
+    """All sessions have ended: nothing of them is in an object of any subject."""
+    assert not inside.sessions
+    for queue in inside.state.queues:
+        assert not list(queue.waiters), "a receive waits for nobody"
+        assert not queue.opened, "a queue is open for nobody"
+    assert not any(inside.lookups.unread.values())
+    assert inside.kept_ahead.total_bytes == 0
+    assert not inside.kept_ahead.pieces
+
+
+def _staged_for_good(inside: Inside) -> dict[Account, int]:
+    """Bytes that are staged, without the room that is reserved: a restart reserves none."""
+    staged = dict(inside.ledger.staged)
+    for transaction in inside.transactions.values():
+        for number, promise in transaction.reserved.items():
+            staged[account_of(number)] -= promise.size
+    return staged
 
 
 class _Durable(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
+from dray.manager.change.quarantine import QUARANTINE_NAME
 from dray.manager.entries import unpack
 from dray.model.classes import Part
 from dray.model.limits import BATCH_MESSAGES_MAX
@@ -385,3 +386,85 @@ def test_a_large_message_that_is_held_is_not_purged_by_its_id(driver: ManagerDri
     caller.call(message_frames.Abort(taking))
     assert caller.call(purge) == frames.Done(4)
     assert driver.store.live_bytes == 0
+
+
+def sizes_of(found: large_frames.LargeFound) -> int:
+    ends = found.header.length + found.trailer.length
+    return ends + sum(each.length for each in found.parts)
+
+
+def test_large_messages_are_taken_together_up_to_the_last_byte_of_a_frame(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequences = [send_large(caller, queue, 2, transaction) for _ in range(3)]
+    caller.commit(transaction, 9)
+    one = sizes_of(take_large(caller, queue, (taking := caller.number_for())))
+    caller.call(message_frames.Abort(taking))
+    for most, count, is_whole in (
+        (2 * one, 2, True),
+        (2 * one - 1, 1, True),
+        (one, 1, True),
+        (one - 1, 1, False),
+    ):
+        monkeypatch.setattr("dray.manager.requests.large_messages.LARGE_TAKEN_BYTES_MAX", most)
+        first, found, whole, _ = take_some(caller, queue, 2)
+        assert (found, whole) == (sequences[:count], is_whole)
+        for at in range(count):
+            caller.call(message_frames.Abort(first + at))
+
+
+def test_a_receive_of_a_large_message_goes_on_waiting_when_a_small_one_comes(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue = caller.create("files")
+    waiting = caller.ask(large_frames.LargeReceive(queue, caller.number_for(), 60.0))
+    caller.send(queue, Message(body=b"small"))
+    assert not caller.answers(waiting)
+    transaction = caller.number_for()
+    sequence = send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 3)
+    (answer,) = caller.answers(waiting)
+    assert answer.head.sequence == sequence
+
+
+def test_a_whole_large_message_cannot_be_rejected_as_one_with_a_hole(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequence = send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 3)
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.call(large_frames.LargeReceive(queue, caller.number_for(), 0.0, reject=True))
+    assert take_large(caller, queue, caller.number_for()).sequence == sequence
+
+
+def flip(driver: ManagerDriver, queue: str, at: int) -> None:
+    """Change the last byte of a message on the disk."""
+    entry = unpack(look_into(driver.manager).state.queues.named(queue).index.everything()[at])
+    with (driver.path / "storage" / file_name(entry.file)).open("r+b") as file:
+        file.seek(entry.offset + entry.length - 1)
+        byte = file.read(1)[0]
+        file.seek(entry.offset + entry.length - 1)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("end", [0, 2])
+def test_a_large_message_with_a_damaged_end_is_left_when_it_is_looked_at_and_lost_when_it_is_taken(
+    driver: ManagerDriver, end: int
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 3)
+    flip(driver, "files", end)
+    driver.leave_unchecked()
+    queues = look_into(driver.manager).state.queues
+    for _ in range(2):
+        with pytest.raises(errors.LargeMessageHole, match="it stays in the queue"):
+            take_large(caller, queue, 0, peek=True)
+    assert queues.find(QUARANTINE_NAME) is None
+    with pytest.raises(errors.LargeMessageHole, match="its other parts are rejected"):
+        take_large(caller, queue, caller.number_for())
+    assert len(queues.named(QUARANTINE_NAME).index.everything()) == 1

@@ -512,3 +512,39 @@ def test_a_receive_by_position_ends_before_a_held_message_and_goes_on_behind_it(
         return [each.lookup_id for each in found]
 
     assert [seen(after) for after in (0, 1, 2, 3, 4)] == [[1, 2], [2], [], [4, 5], [5]]
+
+
+def test_a_range_is_read_to_the_position_that_the_caller_names_and_no_further(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, *[1] * 5)
+    bodies(caller, queue, *[1] * 5)
+    for upto in (1, 4, 5, 9, 10, 11):
+        assert read(caller, queue, 0, upto)[0] == list(range(1, min(upto, 10) + 1))
+        assert read(caller, queue, 3, upto)[0] == list(range(4, min(upto, 10) + 1))
+
+
+def test_a_queue_without_large_messages_has_no_first_and_no_last_of_them(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue = caller.create("files")
+    bodies(caller, queue, 1)
+    empty = measure(caller, queue, large=True)
+    assert (empty.first, empty.last) == (0, 0)
+
+
+def test_a_large_message_that_begins_at_the_last_position_of_a_range_is_in_it(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    for _ in range(2):
+        send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 6)
+    firsts = [measure(caller, queue, large=True).first, measure(caller, queue, large=True).last]
+    for upto, last in ((firsts[1] - 1, firsts[0]), (firsts[1], firsts[1])):
+        measured = measure(caller, queue, large=True, upto=upto)
+        assert (measured.first, measured.last) == (firsts[0], last)
