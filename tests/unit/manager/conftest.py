@@ -36,7 +36,16 @@ from dray.store.limits import EXPRESS_BYTES
 from dray.store.real_disk import RealDisk, RealFile
 from dray.store.store import Store
 from dray.testing.keyed_manager import KeyedManager, id_named, key_named
-from dray.wire import frames, message_frames, peer_frames, queue_frames
+from dray.wire import (
+    backup_frames,
+    file_frames,
+    frames,
+    large_frames,
+    message_frames,
+    peer_frames,
+    queue_frames,
+    transfer_frames,
+)
 from dray.wire.head import Head
 from dray.wire.record import PLAIN, PartMark, encode_record
 from dray.wire.stream import Frame
@@ -66,6 +75,17 @@ class MortalDisk(RealDisk):
         super().close()
 
 
+NEVER_HELD = (peer_frames.AheadKept, transfer_frames.Credit, transfer_frames.Post)
+"""Nothing durable rests on them."""
+AT_ONCE = (
+    *NEVER_HELD,
+    backup_frames.BackupPiece,
+    file_frames.Copied,
+    frames.Done,
+    large_frames.Range,
+    message_frames.Messages,
+)
+"""Answers that may go out before the sync of their turn."""
 STARTS = itertools.count(1)
 """What tells the incarnations of stores apart, also those of copies of one store."""
 
@@ -104,6 +124,7 @@ class ManagerDriver:
         self.express_bytes = express_bytes
         self.now = 1_700_000_000.0
         self.sessions = 0
+        self.asked: set[tuple[int, int]] = set()
         self.start()
         DRIVERS[path] = self
 
@@ -133,13 +154,24 @@ class ManagerDriver:
         self.start()
 
     def turn(self, event: Event, *, sync: bool = True) -> list[Effect]:
+        if isinstance(event, Request):
+            self.asked.add((event.session, event.frame.request_id))
         effects = self.manager.handle(event, self.now)
+        self._check_answers(effects)
         if self.store.checkpoint_due:
             self.store.checkpoint(self.manager.snapshot())
         if sync:
             self.store.sync()
         self.effects += effects
         return effects
+
+    def _check_answers(self, effects: list[Effect]) -> None:
+        """Only requests are answered, and only some answers wait for no sync."""
+        for each in effects:
+            if isinstance(each, Answer):
+                assert not each.request_id or (each.session, each.request_id) in self.asked
+                assert each.held or isinstance(each.head, AT_ONCE)
+                assert not (each.held and isinstance(each.head, NEVER_HELD))
 
     def leave_unchecked(self) -> None:
         """The test has changed the folder or the state by itself: no restart finds them so."""
