@@ -129,11 +129,6 @@ class WaitingReceives:
             if not self._by_id[kind]:
                 del self._by_id[kind]
 
-    def clear(self) -> None:
-        """Let nobody wait."""
-        for each in (self.places, self._without_id, self._by_id):
-            each.clear()
-
     def that_may_take(self, arrived: Mapping[IdKind, set[int] | None]) -> list[Waiter]:
         """Give the receives that name no message, and the ones that name one of the ids, in order.
 

@@ -247,7 +247,6 @@ def _delete(transactions: Transactions, queue: StoredQueue) -> Generator[None, N
         gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)
         for waiter in each.waiters:
             context.refuse(waiter.session, waiter.request_id, gone)
-        each.waiters.clear()
     return frames.Done()
 
 

@@ -290,7 +290,7 @@ def _large_readable(queue: StoredQueue, after: int, stop: int) -> Iterator[Assem
     for assembly in queue.parts:
         if assembly.first <= after:
             continue
-        if assembly.held or not assembly.decided or (stop and assembly.first > stop):
+        if not assembly.decided or (stop and assembly.first > stop):
             return
         yield assembly
 

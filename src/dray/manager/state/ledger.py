@@ -51,9 +51,7 @@ class Ledger:
     def stage(self, queue: StoredQueue, count: int) -> None:
         """Count bytes (fewer, if negative) that are placed or reserved, in no queue yet."""
         self.staged[queue.account] += count
-        if queue.parent is not None:
-            queue = queue.counted
-        queue.staged_bytes += count
+        queue.counted.staged_bytes += count
 
     def give_back(self, number: int, queue: StoredQueue | None, count: int) -> None:
         """Count bytes no longer that were staged for a queue, which may have been deleted since."""

@@ -261,8 +261,6 @@ def _check_not_past(context: Context, query: str, batch: int) -> None:
 def _check_may_stage(transaction: OpenTransaction) -> None:
     if transaction.receives or transaction.moves:
         raise TransactionUsage("a transaction that has received messages cannot be staged")
-    if any(staged and staged[0].express for staged in transaction.sends.values()):
-        raise TransactionUsage("express messages cannot be staged: a restart would lose them")
 
 
 def _outcome(context: Context, query: str, batch: int) -> BatchOutcome | None:
