@@ -106,6 +106,11 @@ class Inside:
         return self._context.follow_up.tried
 
     @property
+    def made(self) -> Places[int]:
+        """Queues that callers have made."""
+        return self._context.follow_up.made
+
+    @property
     def relay(self) -> Relay:
         """Who has which box."""
         return self._subjects.relay

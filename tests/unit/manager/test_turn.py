@@ -123,3 +123,8 @@ def test_a_damaged_part_that_a_start_finds_is_in_nobodys_way(driver):
         take_large(caller, files, caller.number_for())
     found = take_large(caller, files, caller.number_for())
     assert found.sequence == second.key.sequence
+
+
+def test_an_event_that_no_shell_has_is_a_mistake_and_not_passed_over(driver):
+    with pytest.raises(AssertionError):
+        driver.manager.handle(object(), driver.now)

@@ -200,3 +200,22 @@ def test_the_source_of_a_damaged_part_is_told_if_it_keeps_its_dead_letters(
     told = [each.message_class for head in said for each in head.confirmations]
     assert told.count(MessageClass.NACK_RECEIVE_REJECTED) == (dead_letter and remote)
     assert len(look_into(pair.destination.manager).state.queues.named(QUARANTINE_NAME).index) == 1
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_of_large_bodies_only_those_that_came_back_are_checked_before_they_go_out(
+    caller: Caller, is_damaged: bool
+):
+    driver, queue = caller.driver, caller.create("orders")
+    caller.send(queue, *(Message(body=bytes([n]) * 15_000) for n in range(3)))
+    transaction = caller.number_for()
+    caller.receive(queue, transaction=transaction, max_messages=1)
+    caller.call(message_frames.Abort(transaction))
+    if not is_damaged:
+        assert [body[:1] for body in caller.receive(queue)[1]] == [b"\0", b"\1", b"\2"]
+        return
+    damage(driver, "orders", 0)
+    driver.leave_unchecked()
+    with pytest.raises(StoreCorrupt, match="position 1 of queue 'orders' is damaged"):
+        caller.receive(queue)
+    assert [body[:1] for body in caller.receive(queue)[1]] == [b"\1", b"\2"]

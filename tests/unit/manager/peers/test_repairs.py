@@ -9,6 +9,7 @@ import pytest
 
 from dray.machine import Tick
 from dray.manager.events import HangUp, LinkFrame, LinkSend, SessionClosed
+from dray.manager.notices import NoticeKind
 from dray.manager.peers.repairs import nameable
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import HOLES_NAMED_MAX
@@ -578,3 +579,56 @@ def test_when_as_many_repairs_are_open_as_there_may_be_nobody_has_another(
     (told,) = answers_to(net, caller, pairs[1].receive(caller))
     assert isinstance(told, frames.Failed)
     assert "too many others" in told.sentence
+
+
+def repair_waits(driver: ManagerDriver) -> list[str]:
+    return [
+        f"{each.subject}: {each.sentence}"
+        for each in driver.manager.notices()
+        if each.kind == NoticeKind.REPAIR_WAITS
+    ]
+
+
+def test_a_source_whose_quota_has_no_room_for_copies_tells_its_operator(pair: Pair) -> None:
+    pair.send_with_hole()
+    driver = pair.net["a"]
+    pair.source.call(queue_frames.SetQuota(HEAVY_AT_D, 100, None))
+    driver.manager.notices()
+    receiver = pair.destination
+    pair.receive(receiver)
+    pair.net.deliver()
+    (told,) = repair_waits(driver)
+    assert told.startswith(f"{HEAVY_AT_D}: missing parts of a large message cannot be sent again")
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2, "the copies are kept"
+
+
+def test_a_hole_that_cannot_be_filled_is_told_with_the_reason(pair: Pair) -> None:
+    pair.send_with_hole(dead_letters=False)
+    receiver = pair.destination
+    request = pair.receive(receiver)
+    (failed,) = answers_to(pair.net, receiver, request)
+    assert "it could not be repaired: its sender did not ask for that" in failed.sentence
+
+
+def test_a_hole_of_a_message_that_was_sent_here_is_told_with_the_reason(pair: Pair) -> None:
+    driver = pair.net["d"]
+    caller = driver.session()
+    heavy, transaction = caller.open("heavy"), caller.number_for()
+    options = {"transaction": transaction, "guarded": False}
+    (sequence,) = caller.send(heavy, Message(), marks=(PartMark(Part.HEADER),), **options)
+    mark = PartMark(Part.TRAILER, sequence, 1)
+    caller.send(heavy, Message(), marks=(mark,), **options)
+    caller.commit(transaction, 2)
+    request = pair.receive(caller, timeout=0.0)
+    (failed,) = [each.head for each in caller.answers(request)]
+    assert "it could not be repaired: its sender did not ask for that" in failed.sentence
+
+
+def test_a_hole_of_a_stream_that_has_ended_is_told_with_the_reason(pair: Pair) -> None:
+    pair.send_with_hole()
+    pair.source.call(queue_frames.DeleteQueue(HEAVY_AT_D))
+    pair.net.deliver()
+    receiver = pair.destination
+    request = pair.receive(receiver)
+    (failed,) = answers_to(pair.net, receiver, request)
+    assert "its source has deleted the outgoing queue" in failed.sentence

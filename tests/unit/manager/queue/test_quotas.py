@@ -161,3 +161,13 @@ def test_a_disk_below_the_low_water_mark_refuses_new_messages(tmp_path: Path) ->
         caller.send(queue, message(100))
     with pytest.raises(errors.StoreFull):
         caller.call(message_frames.Reserve(queue, caller.number_for(), 1))
+
+
+def test_a_queue_with_a_quota_of_nothing_refuses_everything_and_names_that_quota(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue = caller.create("closed", quota=0)
+    with pytest.raises(errors.QuotaExceeded) as raised:
+        caller.send(queue, message(64))
+    assert (raised.value.limit, raised.value.used) == (0, 0)

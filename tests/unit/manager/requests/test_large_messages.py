@@ -468,3 +468,33 @@ def test_a_large_message_with_a_damaged_end_is_left_when_it_is_looked_at_and_los
     with pytest.raises(errors.LargeMessageHole, match="its other parts are rejected"):
         take_large(caller, queue, caller.number_for())
     assert len(queues.named(QUARANTINE_NAME).index.everything()) == 1
+
+
+@pytest.mark.parametrize("name", ["dray://elsewhere:7340/files", "system$;deadxact"])
+def test_a_large_message_is_not_taken_from_a_queue_whose_messages_only_the_manager_takes(
+    driver: ManagerDriver, name: str
+) -> None:
+    caller = driver.session()
+    queue = caller.open(name)
+    head = large_frames.LargeReceive(queue, caller.number_for(), 0.0)
+    if name.startswith("dray:"):
+        with pytest.raises(errors.AccessDenied, match="can only be peeked at"):
+            caller.call(head)
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.call(large_frames.LargeReceive(queue, 0, 0.0, peek=True))
+
+
+def test_a_range_of_a_message_that_its_asker_holds_waits_for_no_sync_and_of_others_it_does(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 3)
+    taking = caller.number_for()
+    (part,) = take_large(caller, queue, taking).parts
+    read = large_frames.ReadPart(queue, part.lookup_id, 0, part.length)
+    (held,) = caller.answers(caller.ask(read))
+    caller.call(message_frames.Abort(taking))
+    (available,) = caller.answers(caller.ask(read))
+    assert (held.held, available.held) == (False, True)

@@ -8,7 +8,7 @@ from dray.errors import Misuse
 from dray.manager.events import SessionClosed
 from dray.model.limits import UNUSED_OUTGOING_MAX
 from dray.model.message import Message
-from dray.wire import queue_frames
+from dray.wire import large_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
@@ -107,5 +107,16 @@ def test_an_outgoing_queue_with_a_setting_of_its_own_stays(driver: ManagerDriver
     caller = driver.session()
     caller.open(address(1))
     caller.call(queue_frames.SetQuota(address(1), 5_000, None))
+    leave(caller)
+    assert outgoing(driver) == [address(1)]
+
+
+def test_an_outgoing_queue_stays_while_an_upload_to_it_is_unfinished(driver: ManagerDriver):
+    caller = driver.session()
+    queue = caller.open(address(1))
+    caller.open(address(2))
+    number = caller.number_for()
+    caller.call(large_frames.UploadBegin(queue, number, 0, b"a file"))
+    caller.ask(large_frames.UploadMark(number, 0, 0, b""))
     leave(caller)
     assert outgoing(driver) == [address(1)]

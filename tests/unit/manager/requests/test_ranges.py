@@ -13,6 +13,7 @@ from dray.model.message import Message
 from dray.wire import frames, large_frames, message_frames, queue_frames, range_frames, selections
 from dray.wire.range_frames import (
     RANGE_ROW,
+    ROW_ORDINAL_BITS,
     MeasureRange,
     RangeMeasured,
     RangePiece,
@@ -548,3 +549,34 @@ def test_a_large_message_that_begins_at_the_last_position_of_a_range_is_in_it(
     for upto, last in ((firsts[1] - 1, firsts[0]), (firsts[1], firsts[1])):
         measured = measure(caller, queue, large=True, upto=upto)
         assert (measured.first, measured.last) == (firsts[0], last)
+
+
+def test_a_row_of_a_range_says_of_a_message_what_its_envelope_says(net: Net) -> None:
+    there, here = net["a"].session(), net["c"].session()
+    queue = here.open("orders")
+    here.send(queue, Message(body=b"here", priority=5))
+    remote = there.open(address("c", "orders"))
+    send_whole(there, remote, *(Message(body=b"there" * (at + 1)) for at in range(2)))
+    net.deliver()
+    transaction = here.number_for()
+    here.receive(queue, transaction=transaction, max_messages=1)
+    here.call(message_frames.Abort(transaction))
+    envelopes, found = here.receive(queue, peek=True)
+    answer, _ = here.call_whole(ReadRange(queue, 0, 0, max_messages=100, max_bytes=0))
+    rows = list(RANGE_ROW.iter_unpack(answer.rows))
+    assert len(rows) == len(envelopes) == 3
+    assert len({each.transaction for each in envelopes}) == 2
+    for row, envelope, body in zip(rows, envelopes, found, strict=True):
+        assert row == (
+            envelope.lookup_id,
+            envelope.transaction,
+            envelope.sent_us,
+            envelope.arrived_us,
+            envelope.length,
+            envelope.crc,
+            envelope.length,
+            envelope.following << ROW_ORDINAL_BITS | envelope.ordinal,
+            envelope.message_class,
+            envelope.marks,
+        )
+        assert envelope.length >= len(body) + HEADER_BYTES

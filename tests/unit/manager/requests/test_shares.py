@@ -6,9 +6,11 @@ import pytest
 
 from dray.errors import Misuse, TransactionAborted
 from dray.manager.events import SessionClosed
+from dray.model.callers import Caller
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import batch_frames, large_frames, message_frames, queue_frames, transfer_frames
+from tests.inspection import look_into
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 
 RULES = (allowing("*", "send receive manage"), allowing("*", "forward", hosts="*"))
@@ -207,3 +209,25 @@ def test_the_open_transactions_of_a_caller_have_a_share_of_messages(tmp_path, mo
     bob.call(message_frames.Commit(sends(bob, *six), 1))
     first.call(message_frames.Commit(number, 1))
     first.call(message_frames.Commit(sends(first, *six), 1))
+
+
+def test_of_queues_that_are_gone_only_so_many_are_remembered(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.change.sub_queues.QUEUES_MAX", 4)
+    monkeypatch.setattr("dray.manager.change.sub_queues.QUEUES_SHARE", 1)
+    driver = driver_with(tmp_path, allowing("*", "send receive see", "orders orders;*"))
+    made = look_into(driver.manager).made
+    counts = []
+    for number in range(20):
+        ada = driver.session(Caller(f"user:{number}"))
+        ada.open(f"orders;sub{number}")
+        driver.turn(SessionClosed(ada.number))
+        counts.append(len(made))
+    # Another one is noted behind those that are forgotten; at the bound none is forgotten yet.
+    assert max(counts) == 2 * 4 + 1
+    ada = driver.session(ADA)
+    ada.open("orders;here")
+    for number in range(20):
+        passing = driver.session(Caller(f"user:{number}"))
+        passing.open(f"orders;sub{number}")
+        driver.turn(SessionClosed(passing.number))
+    assert made.count(ADA.place) == 1, "its queue is there"

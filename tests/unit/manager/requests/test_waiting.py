@@ -172,3 +172,13 @@ def test_a_receive_that_must_not_wait_hears_at_once_after_the_reading_that_nothi
         driver.advance(0.0)
     (answer,) = caller.answers(asked)
     assert answer.head.error == MessageNotFound.code
+
+
+def test_a_receive_that_waited_in_vain_is_told_how_long_it_waited(driver):
+    caller = driver.session()
+    queue = caller.create("orders")
+    for timeout, said in ((2.5, "within 2.5 s"), (0.0, "within 0 s")):
+        waiting = caller.ask(message_frames.Receive(queue, 0, timeout))
+        driver.advance(timeout)
+        (answer,) = caller.answers(waiting)
+        assert said in answer.head.sentence

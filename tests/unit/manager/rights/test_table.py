@@ -630,3 +630,46 @@ def test_a_caller_that_posts_to_ever_new_queues_is_remembered_for_the_last_ones_
     assert session.posts_to == set(names)
     ada.ask(transfer_frames.Post("box", b"", "one too many"))
     assert session.posts_to == {"one too many"}
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("sizes", ["alike", "different"])
+def test_each_message_of_a_batch_asks_for_acknowledgments_only_where_its_sender_may_send(
+    tmp_path, at, sizes
+):
+    driver = driver_with(tmp_path, allowing("user:ada", "send see", "orders"))
+    ada = driver.session(ADA)
+    queue = ada.open("orders")
+    batch = [
+        Message(body=bytes(10 + (number if sizes == "different" else 0))) for number in range(3)
+    ]
+    ada.send(queue, *batch)
+    batch[at] = Message(administration_queue="secrets", acknowledge=Acknowledge.FULL_RECEIVE)
+    with pytest.raises((AccessDenied, QueueNotFound), match="secrets"):
+        ada.send(queue, *batch)
+    assert driver.session().call(queue_frames.DescribeQueue("orders")).info.message_count == 3
+
+
+def test_a_sender_that_may_not_manage_learns_nothing_by_creating_a_queue_that_it_does_not_see(
+    tmp_path,
+):
+    driver = driver_with(tmp_path, allowing("user:ada", "send see", "orders"))
+    ada = driver.session(ADA)
+    for name in ("secrets", "nowhere"):
+        created = queue_frames.CreateQueue(name, QueueOptions(), exist_ok=True)
+        assert isinstance(refused(ada, created), AccessDenied)
+    ada.call(queue_frames.CreateQueue("orders", QueueOptions(), exist_ok=True))
+
+
+@pytest.mark.parametrize("head", ["stage", "move", "upload"])
+def test_a_frame_that_needs_two_rights_is_refused_without_the_second(tmp_path, head):
+    driver = driver_with(tmp_path, allowing("user:ada", "send receive see", "orders"))
+    ada, bob = driver.session(ADA), driver.session()
+    queue, foreign = ada.open("orders"), bob.number_for()
+    ada.send(queue, Message(body=b"x"))
+    heads = {
+        "stage": batch_frames.StageForBatch(foreign, 0, "query", 0),
+        "move": message_frames.Move(queue, 1, queue, foreign),
+        "upload": large_frames.UploadBegin(queue, foreign, 0, b""),
+    }
+    assert isinstance(refused(ada, heads[head]), TransactionSequence | AccessDenied)
