@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -229,6 +230,9 @@ def _check_nobody_is_left(inside: Inside) -> None:
         assert not list(queue.waiters), "a receive waits for nobody"
         assert not queue.opened, "a queue is open for nobody"
     assert not any(inside.lookups.unread.values())
+    used = Counter(number for number, _ in inside.lookups.used)
+    for queue in inside.state.queues:
+        assert len(queue.index.put_back_too) == used[queue.number], "a lookup that is gone listens"
     assert inside.kept_ahead.total_bytes == 0
     assert not inside.kept_ahead.pieces
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from dray.manager.events import CloseSession, LinkSend
+from dray.manager.events import CloseSession, LinkSend, SessionClosed
 from dray.model.classes import Part
 from dray.model.ids import ManagerId
 from dray.model.limits import AHEAD_AGE_S_MAX
@@ -438,3 +438,19 @@ def test_a_piece_is_given_up_when_its_message_comes_with_its_record(rig: Rig) ->
     rig.say(peer_frames.Data(5, 1 << 32, 0, [envelope]), record)
     assert look_into(rig.driver.manager).state.incoming.position((rig.id, 5)).number == 1
     assert look_into(rig.driver.manager).ahead(rig.id) == (one, 1)
+
+
+@pytest.mark.parametrize("how", ["abort", "hang up"])
+def test_pieces_of_a_transaction_that_ends_without_a_commit_are_given_up_there_at_once(
+    pair: AheadPair, how: str
+) -> None:
+    here = pair.source.session()
+    transaction = pair.begin(here)
+    assert pair.bytes_ahead > 0
+    if how == "abort":
+        here.call(message_frames.Abort(transaction))
+    else:
+        pair.source.turn(SessionClosed(here.number))
+    pair.deliver()
+    assert pair.count(peer_frames.AheadDropped) == 1
+    assert_nothing_is_left(pair)

@@ -245,3 +245,20 @@ def test_a_rejected_message_counts_once_among_those_of_its_transaction(
         caller.call(message_frames.Reject(queue, envelope.lookup_id, transaction))
     caller.commit(transaction, 0)
     assert bodies(caller, queue) == []
+
+
+def test_of_a_whole_transaction_as_many_messages_come_with_their_bodies_as_fit_a_frame(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("orders"), caller.number_for()
+    caller.send(queue, *text("1", "2", "3"), transaction=transaction)
+    caller.commit(transaction, 1)
+    size = caller.receive(queue, peek=True)[0][0].length
+    for most, count in ((3 * size, 3), (3 * size - 1, 2), (2 * size, 2), (2 * size - 1, 1)):
+        monkeypatch.setattr("dray.manager.requests.moving.FRAME_BODY_BYTES_MAX", most)
+        taking = caller.number_for()
+        head, body = caller.call_whole(message_frames.ReceiveTransaction(queue, taking, 0.0))
+        assert (len(head.envelopes), len(body)) == (count, count * size)
+        assert [each.lookup_id for each in (*head.envelopes, *head.left_out)] == [1, 2, 3]
+        caller.call(message_frames.Abort(taking))

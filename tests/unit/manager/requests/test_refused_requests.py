@@ -95,3 +95,25 @@ def test_a_stream_that_wants_another_queue_waits_for_the_first_no_more(driver):
     assert list(wanted) == [(900, 1)]
     source.say(peer_frames.OpenStream(1, "orders", 0))
     assert not wanted
+
+
+def test_a_batch_may_have_as_many_messages_as_a_frame_and_not_one_more(driver, monkeypatch):
+    monkeypatch.setattr("dray.manager.requests.sending.BATCH_MESSAGES_MAX", 3)
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"x")] * 3)
+    with pytest.raises(errors.DrayError):
+        caller.send(queue, *[Message(body=b"x")] * 4)
+    assert len(caller.receive(queue)[1]) == 3
+
+
+def test_the_transaction_number_that_is_the_first_of_all_is_one(driver):
+    caller = driver.session()
+    with pytest.raises(errors.InvalidArgument, match="a number from 1"):
+        look_into(driver.manager).subjects.transactions.find_or_begin(
+            look_into(driver.manager).sessions[caller.number], 0
+        )
+    begun = look_into(driver.manager).subjects.transactions.find_or_begin(
+        look_into(driver.manager).sessions[caller.number], 1
+    )
+    assert begun.number == 1

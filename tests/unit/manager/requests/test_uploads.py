@@ -12,7 +12,12 @@ from dray.manager.queue import Account
 from dray.model import callers
 from dray.model.access import Access
 from dray.model.classes import Part
-from dray.model.limits import RESERVATION_UNUSED_S, UPLOAD_AGE_S_MAX, UPLOADS_MAX
+from dray.model.limits import (
+    RESERVATION_UNUSED_S,
+    UPLOAD_AGE_S_MAX,
+    UPLOAD_SOURCE_BYTES_MAX,
+    UPLOADS_MAX,
+)
 from dray.model.message import Message
 from dray.wire import frames, large_frames, message_frames, queue_frames
 from dray.wire.record import PartMark
@@ -443,3 +448,31 @@ def test_a_message_that_an_upload_sends_elsewhere_is_not_kept_without_its_connec
     driver.turn(SessionClosed(caller.number))
     assert driver.store.live_bytes == before
     assert sender.resume(driver.session()).parts == 2
+
+
+def test_the_source_of_an_upload_is_kept_up_to_its_last_byte_and_not_beyond(caller: Caller) -> None:
+    queue = caller.create("files")
+    for size in (UPLOAD_SOURCE_BYTES_MAX, UPLOAD_SOURCE_BYTES_MAX + 1):
+        begin = large_frames.UploadBegin(queue, caller.number_for(), 0, bytes(size))
+        if size == UPLOAD_SOURCE_BYTES_MAX:
+            caller.call(begin)
+            continue
+        with pytest.raises(errors.InvalidArgument, match="source"):
+            caller.call(begin)
+
+
+@pytest.mark.parametrize("how", ["hangs up", "resumes"])
+def test_room_of_parts_that_were_not_marked_is_free_when_their_sender_is_gone(
+    driver: ManagerDriver, sender: Sender, how: str
+) -> None:
+    half_way(sender)
+    ledger = look_into(driver.manager).ledger
+    sender.send(Part.FRAGMENT, 3)
+    more = dict(ledger.staged)
+    if how == "hangs up":
+        driver.turn(SessionClosed(sender.caller.number))
+    else:
+        sender.resume(driver.session())
+    upload = look_into(driver.manager).transactions[sender.number]
+    left = sum(each.extent.length for sends in upload.sends.values() for each in sends)
+    assert ledger.staged[Account.COMPUTER] == left < more[Account.COMPUTER]
