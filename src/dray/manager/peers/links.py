@@ -34,6 +34,7 @@ from dray.delivery.events import (
 )
 from dray.delivery.events import Event as StreamEvent
 from dray.delivery.refusal import RefusalNote
+from dray.delivery.sequences import may_be_known
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
 from dray.manager.change import delivered_tails
@@ -226,6 +227,8 @@ class Links:
                 self._welcomed(link, frame.head)
             case Post() | Credit():
                 self._relayed(peer, frame)
+            case StreamState() | StreamRefused() if self._invents(peer, frame.head):
+                self._hang_up(link, "it told of a sequence that was never begun")
             case StreamState():
                 self._stated(peer, frame.head)
             case StreamRefused():
@@ -329,6 +332,12 @@ class Links:
                 self.steer(queue, said._replace(receipt=state.receipt))
             if state.room:
                 self.steer(queue, Invited())
+
+    def _invents(self, peer: Peer, said: StreamState | StreamRefused) -> bool:
+        """Whether a peer tells of a sequence that this manager cannot have begun."""
+        queue = self._of_peer(peer, said.stream)
+        own = 0 if queue is None or queue.stream is None else queue.stream.sequence_id
+        return not may_be_known(said.sequence_id, own)
 
     def _answered_ahead(self, peer: Peer, head: AheadKept) -> None:
         """Take word of what was sent ahead; send messages again that were not taken for it."""

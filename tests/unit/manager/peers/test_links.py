@@ -504,3 +504,40 @@ def test_a_destination_that_has_shown_a_name_once_is_known_by_it_from_then_on(pa
         assert notice.kind == NoticeKind.OTHER_MANAGER
         assert f"with a certificate for {shown or 'nobody'} and not for cert:depot" in str(notice)
     assert arrived("cert:depot", b"4") == [b"3", b"3", b"4"]
+
+
+class Inventor(Pair):
+    """The destination tells of a sequence that the source never began."""
+
+    invented: int | None = None
+
+    def _inward(self, effect: Effect) -> None:
+        if isinstance(effect, Answer) and self.invented is not None:
+            head = effect.head
+            if isinstance(head, peer_frames.StreamState):
+                effect = effect._replace(head=replace(head, sequence_id=self.invented))
+        super()._inward(effect)
+
+
+@pytest.mark.parametrize("invented", [(1 << 64) - 1, -1])
+def test_a_sequence_that_was_never_begun_ends_the_line_of_the_peer_that_tells_of_it(
+    tmp_path: Path, invented: int
+) -> None:
+    """A sequence above it had no place in a frame, and the source never started again."""
+    pair = Inventor(tmp_path)
+    pair.destination.session().create("orders")
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"before"))
+    pair.deliver()
+    pair.source.crash()
+    pair.cut()
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"after"))
+    pair.invented = invented
+    pair.deliver()
+    assert pair.line is None
+    pair.source.crash()
+    pair.invented = None
+    pair.source.advance(100)
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"before", b"after"]
