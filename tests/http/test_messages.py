@@ -13,7 +13,7 @@ import pytest
 
 import dray
 from dray.console.statuses import STATUSES
-from dray.console.v1.properties import RECEIVED, SENT
+from dray.console.v1.properties import RECEIVED, SENT, properties_of
 from dray.errors import every_error
 
 LONG = bytes(range(256)) * 20_000
@@ -123,6 +123,9 @@ def test_properties_travel_as_headers(client, queue):
     ("header", "value"),
     [
         ("Dray-Priority", "high"),
+        ("Dray-App-Specific", "1_000"),
+        ("Dray-Time-To-Be-Received", "1_0"),
+        ("Dray-Time-To-Be-Received", "infinity"),
         ("Dray-Lable", "x"),
         ("Dray-Extension", "***"),
         ("Dray-Label", "%FF"),
@@ -135,7 +138,26 @@ def test_properties_travel_as_headers(client, queue):
 def test_a_wrong_header_is_a_400_that_says_what_to_do(client, queue, header, value):
     answer = client.post(f"/v1/queues/{queue}/messages", content=b"x", headers={header: value})
     assert code_of(answer) == (400, "bad-header")
+    sentence = answer.json()["detail"]
+    assert not any(word in sentence for word in ("literal", "codec", "float"))
     assert count(client, queue) == 0
+
+
+def test_a_path_with_wrong_utf_8_names_no_queue(client):
+    """It named the queue `\ufffd`, whatever the wrong byte was."""
+    for wrong in ("%FF", "%C3", "a%80"):
+        answer = client.put(f"/v1/queues/{wrong}", json={})
+        assert code_of(answer) == (400, "invalid-queue-name")
+    assert client.put("/v1/queues/%EF%BF%BD", json={}).status_code == 201
+    assert client.delete("/v1/queues/%EF%BF%BD").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("said", "means"), [("10", 10), ("1.5", 1.5), ("1e-05", 1e-05), (".5", 0.5)]
+)
+def test_a_duration_may_be_any_decimal_number(said, means):
+    asked = properties_of({"dray-time-to-be-received": said}, ["dray-time-to-be-received"])
+    assert asked == {"time_to_be_received": means}
 
 
 def test_a_wrong_value_of_a_property_is_refused_by_its_code(client, queue):

@@ -46,7 +46,7 @@ def renewed_sequence_id(own: int, peers: int, seconds: int) -> int:
 def may_be_known(sequence_id: int, own: int) -> bool:
     """Whether a peer can know a sequence of a stream whose present sequence has the id `own`.
 
-    An older copy of a store does not know all of its ids, but all of them were made of a time of day.
+    An older copy of a store does not know all of its ids, but each was made of a time of day.
     Another id is an invention, and there might be none above it.
     """
     return 0 <= sequence_id <= max(own, _ID_OF_CLOCK_MAX)

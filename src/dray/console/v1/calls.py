@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -19,13 +20,16 @@ from dray.console.v1.held import Ended, Holding, Holdings
 from dray.console.v1.holders import TokenHolder, TokenHolders
 from dray.console.v1.limits import JSON_BYTES_MAX
 from dray.console.v1.properties import TRANSACTION
-from dray.errors import DrayError
+from dray.errors import DrayError, InvalidQueueName
 
 Asked = TypeVar("Asked")
 _JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
 _AGAIN_S: Final = {429: "1", 503: "1"}
 """Seconds after which a client may try again, by status."""
+
+
+_WRONG_BYTE: Final = "\ufffd"
 
 
 class Call(NamedTuple):
@@ -35,8 +39,14 @@ class Call(NamedTuple):
     caller: TokenHolder
 
     def named(self, name: str) -> str:
-        """A part of the path."""
-        return str(self.request.path_params[name])
+        """A part of the path. Raises `InvalidQueueName` for one that is not UTF-8.
+
+        Starlette puts U+FFFD in the place of each wrong byte, so many names would mean one queue.
+        """
+        said = str(self.request.path_params[name])
+        if _WRONG_BYTE in said and not _is_utf8(self.request.scope["raw_path"]):
+            raise InvalidQueueName("a name in the path is not UTF-8; send UTF-8, percent-encoded")
+        return said
 
     def header_names(self) -> list[str]:
         """The names of all headers, in lower case, those that come twice among them."""
@@ -151,6 +161,14 @@ def holders_of(scope: Scope) -> TokenHolders:
     holders = scope["app"].state.token_holders
     assert isinstance(holders, TokenHolders)
     return holders
+
+
+def _is_utf8(path: bytes) -> bool:
+    try:
+        unquote_to_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def check_framing(request: Request) -> None:

@@ -25,7 +25,7 @@ from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
 from dray.console.v1.held import Ended, Holding
 from dray.console.v1.limits import LEASES_MAX, LISTEN_S, WAIT_S_MAX
-from dray.console.v1.properties import KIND, headers_of, shown, within_bounds
+from dray.console.v1.properties import KIND, headers_of, seconds, shown, within_bounds
 from dray.console.v1.sending import LARGE, PLAIN
 from dray.errors import LargeMessageMixing, ReceiveTimeout
 from dray.model.classes import TransactionStatus
@@ -242,13 +242,13 @@ def _lease(call: Call) -> HeldMessage:
 def _wait_of(call: Call) -> float:
     said = call.request.query_params.get("wait", "0")
     try:
-        wait_s = float(said)
+        wait_s = seconds(said)
     except ValueError:
         wait_s = -1.0
     if not 0 <= wait_s <= WAIT_S_MAX:
         raise HttpRefusal(
-            400, "bad-query", f"wait is a number of seconds from 0 to {WAIT_S_MAX:g}, not {said!r};"
-            " ask again after a longer time",
+            400, "bad-query", f"wait is not {said[:80]!r}; give a number of seconds from 0 to"
+            f" {WAIT_S_MAX:g}",
         )  # fmt: skip
     return wait_s
 

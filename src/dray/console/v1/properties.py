@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
@@ -22,6 +23,11 @@ TRANSACTION: Final = "Dray-Transaction"
 LEFT_OUT: Final = "Dray-Left-Out"
 _SHOWN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """Characters of a text that stand for themselves in a header."""
+_SAID_MAX: Final = 80
+"""Characters of a wrong value that the refusal repeats."""
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][+-]?[0-9]{1,3})?")
+"""As the table says. Python reads more: `1_000`, digits of other scripts, `infinity`."""
 
 
 class Property(NamedTuple):
@@ -46,6 +52,20 @@ def shown(text: object) -> str:
     written = quote(str(text), safe=_SHOWN)
     # A blank at either end would not be part of the value.
     return written if written == written.strip() else written.replace(" ", "%20")
+
+
+def whole_number(said: str) -> int:
+    """Read a whole number in decimal digits; raises `ValueError`."""
+    if not _WHOLE.fullmatch(said):
+        raise ValueError(said)
+    return int(said)
+
+
+def seconds(said: str) -> float:
+    """Read seconds in decimal digits, also parts of one; raises `ValueError`."""
+    if not _NUMBER.fullmatch(said):
+        raise ValueError(said)
+    return float(said)
 
 
 def _truth(said: str) -> bool:
@@ -89,14 +109,17 @@ SENT: Final = (
         "Dray-Correlation-Id", "correlation_id", TEXT,
         "Id of the message that this one answers, or any text.", _text, shown,
     ),
-    Property("Dray-App-Specific", "app_specific", WHOLE, "Any number of 32 bits.", int),
+    Property(
+        "Dray-App-Specific", "app_specific", WHOLE, "Any number of 32 bits.",
+        whole_number,
+    ),
     Property(
         "Dray-Extension", "extension", BYTES, "Any bytes; at most 64 KiB with the other texts.",
         _bytes, _of_bytes,
     ),
     Property(
         "Dray-Priority", "priority", WHOLE, "From 0 to 7, where the queue is not transactional.",
-        int,
+        whole_number,
     ),
     Property(
         "Dray-Recoverable", "recoverable", TRUTH, "False for an express message, kept in memory.",
@@ -104,11 +127,11 @@ SENT: Final = (
     ),
     Property(
         "Dray-Time-To-Reach-Queue", "time_to_reach_queue", SECONDS,
-        "Longest time until it is in its queue.", float,
+        "Longest time until it is in its queue.", seconds,
     ),
     Property(
         "Dray-Time-To-Be-Received", "time_to_be_received", SECONDS,
-        "Longest time until it is received.", float,
+        "Longest time until it is received.", seconds,
     ),
     Property(
         "Dray-Administration-Queue", "administration_queue", TEXT,
@@ -192,7 +215,7 @@ def properties_of(headers: Mapping[str, str], names: list[str]) -> dict[str, Any
             )
         asked = _SENT.get(name)
         if asked is not None and asked.read is not None:
-            found[asked.name] = _read(asked.read, name, headers[name])
+            found[asked.name] = _read(asked, headers[name])
     return found
 
 
@@ -216,11 +239,13 @@ def within_bounds(headers: dict[str, str]) -> dict[str, str]:
     return {**kept, LEFT_OUT: ", ".join(left_out)} if left_out else kept
 
 
-def _read(read: Callable[[str], Any], name: str, said: str) -> Any:  # noqa: ANN401 - as it reads
+def _read(wanted: Property, said: str) -> Any:  # noqa: ANN401 - as it reads
+    assert wanted.read is not None, "only headers that are sent are read"
     try:
-        return read(said)
+        return wanted.read(said)
     except (ValueError, KeyError, binascii.Error) as error:
+        form = wanted.form.replace("`", "")
         raise HttpRefusal(
-            400, "bad-header", f"the header {name} has a value that cannot be read: {error}; see"
-            " the table in the reference",
+            400, "bad-header", f"{wanted.header} has the form: {form}; {said[:_SAID_MAX]!r} has"
+            " another; see the table in the reference",
         ) from error  # fmt: skip

@@ -227,8 +227,6 @@ class Links:
                 self._welcomed(link, frame.head)
             case Post() | Credit():
                 self._relayed(peer, frame)
-            case StreamState() | StreamRefused() if self._invents(peer, frame.head):
-                self._hang_up(link, "it told of a sequence that was never begun")
             case StreamState():
                 self._stated(peer, frame.head)
             case StreamRefused():
@@ -324,7 +322,7 @@ class Links:
 
     def _stated(self, peer: Peer, state: StreamState) -> None:
         queue = self._of_peer(peer, state.stream)
-        if queue is not None:
+        if queue is not None and not self._invents(queue, state):
             queue.destination_transactional = state.transactional
             if not self.context.state.awaiting.must_hear_first(state):
                 position = state.sequence_id, state.upto
@@ -333,11 +331,14 @@ class Links:
             if state.room:
                 self.steer(queue, Invited())
 
-    def _invents(self, peer: Peer, said: StreamState | StreamRefused) -> bool:
-        """Whether a peer tells of a sequence that this manager cannot have begun."""
-        queue = self._of_peer(peer, said.stream)
-        own = 0 if queue is None or queue.stream is None else queue.stream.sequence_id
-        return not may_be_known(said.sequence_id, own)
+    def _invents(self, queue: StoredQueue, said: StreamState | StreamRefused) -> bool:
+        """Hang up on a peer that tells of a sequence that this manager cannot have begun."""
+        own = 0 if queue.stream is None else queue.stream.sequence_id
+        if queue.route is None or may_be_known(said.sequence_id, own):
+            return False
+        link = self._links.to(queue.route.peer)
+        self._hang_up(link, "it told of a sequence that was never begun")
+        return True
 
     def _answered_ahead(self, peer: Peer, head: AheadKept) -> None:
         """Take word of what was sent ahead; send messages again that were not taken for it."""
@@ -400,7 +401,7 @@ class Links:
     def _refused(self, peer: Peer, refusal: StreamRefused) -> None:
         """Wait, or if nothing can be delivered there, let all go with the reason (R39)."""
         queue = self._of_peer(peer, refusal.stream)
-        if queue is None or queue.stream is None:
+        if queue is None or queue.stream is None or self._invents(queue, refusal):
             return
         if self.context.state.awaiting.must_hear_first(refusal):
             return
