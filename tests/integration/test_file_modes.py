@@ -60,10 +60,11 @@ def test_a_neighbour_can_open_no_file_of_a_store_or_a_backup(tmp_path):
     assert open_to_others(tmp_path) == {}
 
 
-def test_a_link_planted_where_a_backup_grows_is_not_followed(tmp_path):
+def test_a_link_planted_where_a_backup_grows_is_not_followed(tmp_path, monkeypatch):
     victim, target = tmp_path / "victim", tmp_path / "a.dray"
     victim.write_bytes(b"precious")
-    target.with_name(f".a.dray.{os.getpid()}.part").symlink_to(victim)
+    monkeypatch.setattr("secrets.token_hex", lambda _bytes: "0123abcd")
+    target.with_name(f".a.dray.{os.getpid()}.0123abcd.part").symlink_to(victim)
     with whole_or_absent(target) as file:
         file.write(b"backup")
     assert (victim.read_bytes(), target.read_bytes()) == (b"precious", b"backup")

@@ -8,24 +8,30 @@ durable, in place of an older backup of that name.
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from dray.checksum import crc32c
 from dray.client.connections.connection import Connection
 from dray.client.connections.runtime import Runtime
+from dray.client.files.partial_file import hold
 from dray.errors import ProtocolError, StoreCorrupt, TargetUnwritable
 from dray.model.backup import BackupReport
-from dray.own_files import replacing
+from dray.own_files import open_own_existing, replacing
 from dray.wire.archive import RUN, About, ArchiveWriter
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
 from dray.wire.stream import Frame
 
 _CHECK: Final = struct.Struct("<II")
 _MESSAGE_FILE: Final = 2083
+_DRAWN_BYTES: Final = 4
+_DRAWN: Final = r"[0-9]+\.[0-9a-f]{8}\.part"
+"""Process and drawn number: processes of two containers on one disk may have the same id."""
 Told = Callable[[int, int], object]
 
 
@@ -44,13 +50,31 @@ async def back_up(
 
 @contextmanager
 def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when it is complete and durable, and leaves nothing otherwise."""
+    """A file that gets its name when it is complete and durable, and leaves nothing otherwise.
+
+    If its process is killed, the next one for the same path removes what it has left.
+    """
     try:
-        with replacing(path, path.with_name(f".{path.name}.{os.getpid()}.part")) as file:
+        _remove_abandoned(path)
+        drawn = f"{os.getpid()}.{secrets.token_hex(_DRAWN_BYTES)}"
+        with replacing(path, path.with_name(f".{path.name}.{drawn}.part")) as file:
+            hold(file.fileno())
             yield file
     except OSError as error:
         sentence = f"{path} cannot be written: {error.strerror or error}"
         raise TargetUnwritable(sentence, path=str(path)) from error
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the parts of backups to this path that no process holds any more."""
+    part = re.compile(re.escape(f".{path.name}.") + _DRAWN)
+    for each in path.parent.iterdir():
+        if not part.fullmatch(each.name):
+            continue
+        # A part that others own or that is gone by now does not keep a backup from being made.
+        with suppress(OSError), os.fdopen(open_own_existing(each), "rb") as file:
+            if hold(file.fileno()):
+                each.unlink()
 
 
 async def _draw(

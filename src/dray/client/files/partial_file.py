@@ -269,6 +269,15 @@ def open_locked(path: Path, *, shared: bool = False, wait_s: float) -> tuple[int
         os.close(descriptor)
 
 
+def hold(descriptor: int) -> bool:
+    """Lock an open file until it is closed; False if another holds it or nothing can be locked."""
+    try:
+        _lock(descriptor, shared=False)
+    except OSError:
+        return False
+    return True
+
+
 def _lock(descriptor: int, *, shared: bool) -> None:
     """Lock at once; raises `BlockingIOError`, or OSError where there are no locks."""
     try:
