@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from dray.delivery.events import OrderAcked
 from dray.delivery.incoming import StreamKey
 from dray.errors import ProtocolError
 from dray.manager.change import (
     KEPT_THERE,
     CommitFact,
+    delivered_tails,
     is_counted_end,
     is_refusal,
     refusal_code,
@@ -28,7 +30,13 @@ from dray.manager.change import (
 )
 from dray.manager.context import Context
 from dray.manager.entries import Wish, entries_numbered, lookup_id_of, number_of, route_of, tail_of
-from dray.manager.facts import Confirmation, ConfirmationsAbove, ConfirmationsTaken
+from dray.manager.facts import (
+    Confirmation,
+    ConfirmationsAbove,
+    ConfirmationsTaken,
+    Delivered,
+    pack_lookups,
+)
 from dray.manager.peers import possession
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.waiting_for_room import WaitingForRoom
@@ -129,6 +137,25 @@ class Sources:
         context = self.context
         for key, counts in context.follow_up.untold_ends.take(context.now, self.confirmed):
             context.answer(self.confirmed[key], 0, EndCounts(key.stream, counts))
+
+
+def note_delivered(context: Context, queue: StoredQueue, acked: OrderAcked) -> bool:
+    """Note what was delivered, in as many facts as it takes; whether the log took it all now.
+
+    A window of messages always fits; only after a restore it may be more (`State.delivery`).
+    """
+    assert queue.stream is not None, "only what has a stream delivers"
+    reached = 0
+    while reached < acked.upto:
+        if reached and context.room.has_said_enough:
+            return False
+        reached, awaiting = delivered_tails(context, queue, acked.upto)
+        stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))
+        now_us, receipt = context.now_us, acked.receipt
+        context.record(Delivered(queue.number, reached, now_us, awaiting, stayed, receipt))
+        if awaiting:
+            context.state.awaiting.look()
+    return True
 
 
 def act_on(

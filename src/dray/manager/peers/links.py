@@ -37,13 +37,12 @@ from dray.delivery.refusal import RefusalNote
 from dray.delivery.sequences import may_be_known
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
-from dray.manager.change import delivered_tails
 from dray.manager.entries import lookup_id_of
 from dray.manager.events import HangUp, LinkSend, Peer
-from dray.manager.facts import Delivered, EndForgotten, StreamDiverged, StreamRenewed, pack_lookups
+from dray.manager.facts import EndForgotten, StreamDiverged, StreamRenewed
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers, possession
-from dray.manager.peers.confirmations import act_on, hear_of_ends, is_sensible
+from dray.manager.peers.confirmations import act_on, hear_of_ends, is_sensible, note_delivered
 from dray.manager.peers.linking import (
     LinkState,
     PeerLink,
@@ -130,7 +129,7 @@ class Links:
                 case Transmit() | PassOver():
                     self._send(queue, effect)
                 case OrderAcked():
-                    if not self._delivered(queue, effect):
+                    if not note_delivered(self.context, queue, effect):
                         # The peer says it again when it is asked again.
                         link = self._links.to(queue.route.peer)
                         self._hang_up(
@@ -379,24 +378,6 @@ class Links:
     def _hang_up(self, link: PeerLink, reason: str) -> None:
         self.context.effects.append(HangUp(link.peer))
         self.down(link.peer, reason)
-
-    def _delivered(self, queue: StoredQueue, acked: OrderAcked) -> bool:
-        """Note what was delivered, in as many facts as it takes; whether the log took it all now.
-
-        A window of messages always fits; only after a restore it may be more (`State.delivery`).
-        """
-        assert queue.stream is not None, "only what has a stream delivers"
-        context, reached = self.context, 0
-        while reached < acked.upto:
-            if reached and context.room.has_said_enough:
-                return False
-            reached, awaiting = delivered_tails(context, queue, acked.upto)
-            stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))
-            now_us, receipt = context.now_us, acked.receipt
-            context.record(Delivered(queue.number, reached, now_us, awaiting, stayed, receipt))
-            if awaiting:
-                context.state.awaiting.look()
-        return True
 
     def _refused(self, peer: Peer, refusal: StreamRefused) -> None:
         """Wait, or if nothing can be delivered there, let all go with the reason (R39)."""
