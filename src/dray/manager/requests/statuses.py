@@ -36,8 +36,8 @@ from dray.wire.record import HEADER_BYTES, read_header
 _HEAD_BYTES = 1_024
 """More than header and properties of a status message take."""
 _JUNK = (
-    "a message was discarded from this status queue because it is not a status of a large message;"
-    " send nothing to it yourself"
+    "a message was discarded from this status queue: it is not a status of a large message, or the"
+    " large message was purged, moved or deleted; only queue managers send here"
 )
 _KINDS = (QueueKind.PRIVATE, QueueKind.SUB)
 
