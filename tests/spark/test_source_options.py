@@ -300,6 +300,16 @@ def test_the_journal_of_a_queue_is_read_by_its_name(options, orders):
     assert labels(BatchReader(options(queue="journal:"))) == []
 
 
+def test_a_name_with_brackets_or_a_question_mark_is_no_pattern(options, manager):
+    """`files[1]` was read as a pattern, and rows of the queue `files1` came."""
+    for name in ("files1", "files[1]", "files?", "[odd] names"):
+        manager.create_queue(name, exist_ok=True).send(b"x", label=name)
+    for name in ("files[1]", "files?", "FILES[1]"):
+        assert labels(BatchReader(options(queue=name))) == [name.lower()]
+    assert labels(BatchReader(options(queue="[odd]*"))) == ["[odd] names"]
+    assert labels(BatchReader(options(queue="Files*"))) == ["files1", "files[1]", "files?"]
+
+
 def test_a_journal_that_is_not_there_is_told_from_a_queue_that_is_not_there(options, manager):
     manager.create_queue("parcels", exist_ok=True)
     with pytest.raises(

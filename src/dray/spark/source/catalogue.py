@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -340,7 +340,7 @@ def _halved(is_reached: Callable[[int], tuple[bool, int]]) -> int:
 
 
 def _is_pattern(wanted: str) -> bool:
-    return any(sign in wanted for sign in "*?[")
+    return "*" in wanted
 
 
 def _matching(wanted: str, queues: list[QueueInfo], url: str) -> list[str]:
@@ -354,11 +354,17 @@ def _matching(wanted: str, queues: list[QueueInfo], url: str) -> list[str]:
         wanted = f"{owner};journal" if owner else SYSTEM_JOURNAL
     names = [info.name for info in queues if info.kind is kind]
     if _is_pattern(wanted):
-        return fnmatch.filter(names, wanted)
+        return [name for name in names if _fits(name, wanted)]
     found = [name for name in names if name.casefold() == wanted.casefold()]
     if not found:
         raise _not_found(wanted, kind, queues, url)
     return found
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a name fits a pattern; only `*` has a meaning: names may have `?` and `[` in them."""
+    parts = (re.escape(each) for each in pattern.casefold().split("*"))
+    return re.fullmatch(".*".join(parts), name.casefold()) is not None
 
 
 def _not_found(wanted: str, kind: QueueKind, queues: list[QueueInfo], url: str) -> QueueNotFound:
