@@ -9,6 +9,7 @@ whose writing a crash ended: nobody relied on it, and the next writer cuts it of
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -150,7 +151,7 @@ class ChainedFile:
         self._descriptor = -1
         keep_from_children(self)
         self.head = head
-        self.cut_bytes = 0
+        self.cut_bytes: int
         """How much of an unfinished entry was cut off; the owner tells of it in an entry."""
         try:
             self._open()
@@ -204,7 +205,7 @@ class ChainedFile:
         before = self.size
         try:
             if os.write(self._descriptor, image) != len(image):
-                raise OSError(0, "there is no room for an entry")
+                raise OSError(errno.ENOSPC, "there is no room for an entry")
             os.fsync(self._descriptor)
         except OSError:
             os.ftruncate(self._descriptor, before)

@@ -83,7 +83,7 @@ class Store:
         self._free_seen: int | None = None
         self._releases = Releases(self._heap)
         self._handed_out: dict[str, Capture] = {}
-        self._facts_durable = 0
+        self._facts_durable: int
         self._marked_at: int
         self.waiting_bytes = 0
         """Bytes of the facts that wait for the next group."""

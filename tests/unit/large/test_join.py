@@ -178,6 +178,16 @@ def test_each_part_that_is_there_has_its_name_and_its_position(queue, there):
     assert (assembly.first, assembly.last) == (min(there), max(there))
 
 
+def test_the_size_of_a_message_is_that_of_the_fragments_that_are_there(queue):
+    queue.send(ONE, 3)
+    (assembly,) = queue.parts
+    assert (assembly.size, assembly.count, assembly.refused) == (3, 3, "")
+    queue.parts.removed(PartSeen(3, Part.FRAGMENT, ONE, 2, 0, 1, 1))
+    assert assembly.size == 2
+    queue.parts.removed(PartSeen(1, Part.HEADER, ONE, 0, 0, 1, 1))
+    assert (assembly.size, assembly.last) == (2, 5)
+
+
 def test_what_is_held_is_not_ready(queue):
     queue.send(ONE, 1)
     (assembly,) = queue.parts

@@ -13,6 +13,7 @@ from dray.errors import StoreCorrupt
 from dray.store.heap.descriptors import Descriptors
 from dray.store.heap.heap import Heap
 from dray.store.heap.heap_file import HeapFile
+from dray.store.kinds import file_name
 from dray.store.real_disk import OwnMarks, RealDisk
 from dray.testing.disk import SimDisk
 
@@ -167,3 +168,19 @@ def test_of_a_file_that_is_given_back_nothing_stays_open(real_heap, monkeypatch,
     real_heap.descriptor(extents[1].file)
     real_heap.close()
     assert descriptors_open(tmp_path) == 0
+
+
+def test_of_files_to_read_those_stay_open_that_were_read_last(real_heap, monkeypatch):
+    extents = placed(real_heap, 20)
+    opened = []
+    open_to_read = RealDisk.open_to_read
+
+    def opens(disk, name):
+        opened.append(name)
+        return open_to_read(disk, name)
+
+    monkeypatch.setattr(RealDisk, "open_to_read", opens)
+    first, second, third, *_ = (file_name(each.file) for each in extents)
+    for at in (0, 1, 0, 2, 0, 1):
+        real_heap.descriptor(extents[at].file)
+    assert opened == [first, second, third, second]

@@ -448,6 +448,21 @@ def test_bytes_that_are_only_in_the_log_are_read_where_the_next_start_copies_the
     heap.close()
 
 
+def test_a_folder_that_a_manager_has_cannot_be_read_and_one_that_is_read_keeps_managers_out(
+    tmp_path,
+):
+    disk, reader = RealDisk(tmp_path), ReadOnlyDisk(tmp_path)
+    for first, second in ((disk, reader), (reader, disk)):
+        first.lock()
+        before = open_descriptors()
+        with pytest.raises(StoreLocked):
+            second.lock()
+        assert open_descriptors() == before
+        first.close()
+    reader.lock()
+    reader.close()
+
+
 def test_a_folder_without_a_store_is_no_data_directory(tmp_path):
     with pytest.raises(StoreError, match="is not a data directory") as refused:
         ReadOnlyDisk(tmp_path)

@@ -72,6 +72,7 @@ def test_what_lies_in_one_piece_costs_no_table():
             blocks.add(0, 2_000_000)
             blocks.add(2_000_000, 2_000_000)
             blocks.remove(0, 1_000_000)
+            blocks.remove(3_000_000, 1_000_000)
         assert (tracemalloc.get_traced_memory()[0] - before) / len(files) < 1024
     finally:
         tracemalloc.stop()

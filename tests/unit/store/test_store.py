@@ -8,6 +8,7 @@ import pytest
 
 from dray.errors import StoreCorrupt, StoreFull, StorePoisoned
 from dray.store.heap.heap import Extent
+from dray.store.kinds import Kind
 from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 from dray.testing.disk import CrashEffect, SimDisk, SimFile
@@ -145,6 +146,32 @@ def test_a_failed_sync_poisons_until_the_store_is_reopened(disk):
     store.close([b"never written"])
     store, ledger = opened(disk.crash(CrashEffect.LOST))
     assert ledger.pieces.keys() == {1}
+
+
+def test_lasting_files_with_something_live_are_named_and_no_others(disk):
+    store, ledger = opened(disk)
+    settled(store, ledger, b"lasting")
+    express = store.place(b"express", Kind.EXPRESS)
+    gone = store.place(bytes(HEAP_BYTES))
+    (lasting, _), *_ = ledger.pieces.values()
+    assert store.live_files() == [lasting.file, gone.file]
+    store.discard(gone)
+    assert store.live_files() == [lasting.file]
+    assert store.counters.express_in_memory == express.length
+    store.release(express)
+    assert store.counters.express_in_memory == 0, "no sync is waited for"
+
+
+def test_neither_a_sync_nor_a_checkpoint_ends_before_it_has_run(disk):
+    store, ledger = opened(disk)
+    ledger.put(store, 1, b"told by nobody")
+    ledger.end_turn(store)
+    sync, checkpoint = store.begin_sync(), store.begin_checkpoint(ledger.snapshot())
+    assert sync is not None
+    assert checkpoint is not None
+    for end in (lambda: store.end_sync(sync), lambda: store.end_checkpoint(checkpoint)):
+        with pytest.raises(AssertionError, match="must run before it ends"):
+            end()
 
 
 def test_an_owner_whose_state_is_not_sound_keeps_its_store_from_writing(disk):

@@ -140,6 +140,12 @@ def test_an_archive_of_another_version_is_not_guessed_at():
         read(data[:8] + b"\x09\x00" + data[10:])
 
 
+def test_another_file_is_no_archive():
+    data, _ = archive()
+    with pytest.raises(BackupDamaged, match="it does not begin like a backup"):
+        read(b"NOTDRAYB" + data[8:])
+
+
 def test_what_an_archive_says_of_itself_is_an_array_that_nobody_can_change():
     told = about()
     assert msgspec.msgpack.encode(told)[0] == 0x98, "eight values, without their names"

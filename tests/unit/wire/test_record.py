@@ -142,6 +142,13 @@ def test_a_header_with_a_value_that_no_field_has_is_refused(at, value):
         read_header(image)
 
 
+@pytest.mark.parametrize(("at", "value"), [(0, b"d"), (3, b"g"), (4, b"\0"), (4, b"\2")])
+def test_a_record_of_another_magic_or_version_is_refused(at, value):
+    image = record(Message())
+    with pytest.raises(ProtocolError, match="no message record of version 1 begins here"):
+        read_header(image[:at] + value + image[at + 1 :])
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_record_or_a_protocol_error(data):
     with contextlib.suppress(ProtocolError):
