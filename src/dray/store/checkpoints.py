@@ -40,9 +40,9 @@ class StoreCheckpoints:
         self._under_way: Checkpoint | None = None
         self.due_at = 0 if wanted else self._after_newest()
         """The next one is due when the log's `head` has come here."""
-        self.has_room_until = 0
+        self.has_room_until: int
         """While the log's `stated_bytes` are no more, the next one has its room."""
-        self.are_long = False
+        self.are_long: bool
         """Whether one takes so long to write that large copies should not bring it nearer."""
         self._follow()
         self.written = 0

@@ -54,6 +54,7 @@ def test_a_message_is_in_flight_until_its_trailer_and_then_whole(queue):
     queue.add(ONE, Part.HEADER)
     queue.add(ONE, Part.FRAGMENT, 1)
     assert queue.states() == {ONE: IN_FLIGHT}
+    assert [each.count for each in queue.parts] == [0], "only the trailer tells it"
     assert list(queue.parts.ready()) == []
     queue.add(ONE, Part.TRAILER, count=1)
     assert queue.states() == {ONE: WHOLE}

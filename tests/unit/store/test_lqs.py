@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.errors import StoreFull
+from dray.errors import StoreFull, StorePoisoned
 from dray.model.limits import LABEL_CHARACTERS_MAX
 from dray.store.lqs import (
     FILE_BYTES_MAX,
@@ -45,6 +45,9 @@ SystemQueue=no
 Signature=Dray
 Checksum=9f3220ff
 """
+
+NAME = file_name(16, ORDERS.path)
+NEW = f"{NAME}.new"
 
 
 def test_the_bytes_are_what_they_always_were():
@@ -200,13 +203,34 @@ def test_a_full_disk_keeps_changes_waiting_and_refuses_nothing(disk):
 
 def test_a_damaged_file_stays_where_it_is_when_the_disk_is_full(disk):
     files = QueueFiles(disk)
-    disk.open(f"{FOLDER}/a").write(b"damaged", 0)
+    file = disk.open(f"{FOLDER}/a")
+    file.write(b"damaged", 0)
+    file.sync()
     disk.full_after(10)
     assert files.replace_damaged("a", ORDERS) == f"{FOLDER}/a"
+    assert isinstance(files.refused, StoreFull)
     assert text_of(disk, "a") == b"damaged"
     disk.full_after(10_000)
     assert files.replace_damaged("a", ORDERS) == "quarantine/a.1"
-    assert text_of(disk, "a") == GOLDEN
+    after = disk.after_crash(CrashEffect.LOST)
+    assert (after.names(FOLDER), after.names("quarantine")) == (["a"], ["a.1"])
+    assert (text_of(after, "a"), after.image("quarantine/a.1")) == (GOLDEN, b"damaged")
+
+
+@pytest.mark.parametrize("fate", list(CrashEffect))
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_damaged_file_that_is_replaced_is_there_at_every_moment(disk, nth, fate):
+    file = disk.open(f"{FOLDER}/{NAME}")
+    file.write(b"damaged", 0)
+    file.sync()
+    disk.sync_directory(FOLDER)
+    disk.fail_sync(nth)
+    with contextlib.suppress(StorePoisoned):
+        QueueFiles(disk).replace_damaged(NAME, ORDERS)
+    after = disk.after_crash(fate)
+    (name,) = QueueFiles(after).names()
+    damaged = [each for each in (f"{FOLDER}/{name}", f"quarantine/{name}.1") if after.exists(each)]
+    assert b"damaged" in [after.image(each) for each in damaged], "all its bytes are kept"
 
 
 def test_a_file_that_cannot_be_read_is_none_of_ours(disk, monkeypatch):
@@ -217,10 +241,6 @@ def test_a_file_that_cannot_be_read_is_none_of_ours(disk, monkeypatch):
     disk.crash()
     with pytest.raises(NotAFileOfOursError, match="cannot be read"):
         files.read("a")
-
-
-NAME = file_name(16, ORDERS.path)
-NEW = f"{NAME}.new"
 
 
 def test_only_the_name_of_a_queues_file_can_be_unfinished():

@@ -174,6 +174,28 @@ def test_neither_a_sync_nor_a_checkpoint_ends_before_it_has_run(disk):
             end()
 
 
+def test_the_facts_that_wait_for_a_group_are_counted_in_bytes(disk):
+    store, _ = opened(disk)
+    assert store.waiting_bytes == 0
+    store.append(b"turn 1")
+    first = store.waiting_bytes
+    assert first >= len(b"turn 1")
+    store.append(b"turn 2")
+    assert store.waiting_bytes == 2 * first
+    store.begin_sync()
+    assert store.waiting_bytes == 0
+
+
+def test_a_start_counts_the_groups_and_facts_behind_the_checkpoint(disk):
+    store, ledger = opened(disk)
+    settled(store, ledger, b"before")
+    store.checkpoint(ledger.snapshot())
+    settled(store, ledger, b"one", b"two")
+    settled(store, ledger)
+    again, _ = opened(disk.kill())
+    assert (again.report.groups, again.report.facts) == (2, 3 + 1)
+
+
 def test_an_owner_whose_state_is_not_sound_keeps_its_store_from_writing(disk):
     store, ledger = opened(disk)
     settled(store, ledger, b"told")

@@ -177,6 +177,15 @@ def test_the_largest_message_fits_and_one_byte_more_does_not():
     assert (refused.value.size, refused.value.limit) == (MESSAGE_BYTES_MAX + 1, MESSAGE_BYTES_MAX)
 
 
+def test_the_properties_count_in_the_bytes_of_a_message():
+    with_label = len(record(Message(label="a label")))
+    longest = bytes(MESSAGE_BYTES_MAX - with_label)
+    assert len(record(Message(label="a label", body=longest))) == MESSAGE_BYTES_MAX
+    with pytest.raises(MessageTooLarge) as refused:
+        record(Message(label="a label", body=longest + b"x"))
+    assert refused.value.size == MESSAGE_BYTES_MAX + 1
+
+
 def test_a_body_counts_in_bytes_whatever_its_items_are():
     wide = memoryview(bytes(32)).cast("Q")
     head, _ = encode_record(Message(body=wide), SOURCE, 1)

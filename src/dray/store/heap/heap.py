@@ -126,12 +126,12 @@ class Heap:
             self._disk.remove(file_name(number))
         numbers = numbers_of(names)
         there = set(numbers)
+        # In their order, so that the free ones are a heap.
         for number in sorted(there.union(occupied)):
             heap_file = self._files[number] = HeapFile(number)
             heap_file.lost = number not in there
             self._occupy(heap_file, occupied.get(number))
         for pool in self._pools.values():
-            heapq.heapify(pool.free)
             pool.skip(self._files)
             self._reopen(pool)
 

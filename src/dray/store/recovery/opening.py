@@ -38,7 +38,7 @@ class StoreOpening:
         self._capacity = capacity
         self.files: list[File] = []
         """Open files, to be closed whether `run` ended well or not."""
-        self.checkpoint_is_wanted = False
+        self.checkpoint_is_wanted: bool
         """Whether a file of a pair is damaged or missing, or the last checkpoint is not whole."""
 
     def run(self, load: Load) -> tuple[Log, File, RecoveryReport]:
