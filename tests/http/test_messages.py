@@ -372,7 +372,7 @@ class Thing:
     timed = True
 
     def __init__(self, name):
-        self.id, self.ends_at, self.uses = name, 0.0, 0
+        self.id, self.uses = name, 0
         self.aborted = asyncio.Event()
 
     async def abort(self):

@@ -8,15 +8,16 @@ POST /sample/received/ID/give-back   the transaction aborts, as it does after a 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from dray.aio import LargeMessage, LargeMessageQueue, Manager, Transaction
 from dray.client.awaited.large_message import verified_pieces
+from dray.console.alarms import Alarms
 from dray.console.attachments import PICTURE_HEAD_BYTES, is_shown, picture_type
 from dray.console.http.bodies import Piece
 from dray.console.sample.queues import QUEUE, STATUS_QUEUE, make_missing
@@ -112,8 +113,7 @@ class ReceivedFiles:
 
     def __init__(self) -> None:
         self._held: dict[str, ReceivedFile] = {}
-        self._alarms: dict[str, asyncio.TimerHandle] = {}
-        self._returning: set[asyncio.Task[None]] = set()
+        self._alarms = Alarms()
 
     def check_room(self) -> None:
         """Raise `Misuse` if there are too many."""
@@ -135,31 +135,25 @@ class ReceivedFiles:
 
     def touch(self, held: ReceivedFile) -> None:
         """Somebody reads it: wait again."""
-        if held.id not in self._held:
-            return
-        if (alarm := self._alarms.pop(held.id, None)) is not None:
-            alarm.cancel()
-        loop = asyncio.get_running_loop()
-        self._alarms[held.id] = loop.call_later(_UNREAD_S, self._return, held)
+        if held.id in self._held:
+            self._alarms.set(held.id, _UNREAD_S, partial(self._return, held))
 
     def release(self, held: ReceivedFile) -> None:
         """It was kept or given back."""
         self._held.pop(held.id, None)
-        if (alarm := self._alarms.pop(held.id, None)) is not None:
-            alarm.cancel()
+        self._alarms.call_off(held.id)
 
     async def close(self) -> None:
         """Give all of them back."""
         for held in list(self._held.values()):
             self.release(held)
             await held.give_back()
-        await asyncio.gather(*self._returning)
+        await self._alarms.close()
 
-    def _return(self, held: ReceivedFile) -> None:
+    def _return(self, held: ReceivedFile) -> Coroutine[Any, Any, None]:
+        # Nobody finds it from now on, also before it is back.
         self.release(held)
-        returning = asyncio.get_running_loop().create_task(held.give_back())
-        self._returning.add(returning)
-        returning.add_done_callback(self._returning.discard)
+        return held.give_back()
 
 
 def _shown_type(head: bytes) -> str:

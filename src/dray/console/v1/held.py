@@ -17,8 +17,10 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
+from dray.console.alarms import Alarms
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.limits import ENDED_MAX, LEASE_S, SETTLE_S
 from dray.errors import DrayError, InDoubt
@@ -41,7 +43,6 @@ class Holding(ABC):
     def __init__(self, *, timed: bool = True) -> None:
         self.id = secrets.token_urlsafe(_ID_BYTES)
         """Nobody can guess it."""
-        self.ends_at = 0.0
         self.uses = 0
         self.timed = timed
         """Whether it ends by time, and not with something else."""
@@ -59,8 +60,7 @@ class Holdings:
         self.what = what
         self.open: dict[str, Holding] = {}
         self._ended: OrderedDict[str, Ended] = OrderedDict()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._alarms = Alarms()
         self._freed = asyncio.Event()
         self._under_way: dict[str, asyncio.Event] = {}
 
@@ -71,10 +71,8 @@ class Holdings:
 
     def renew(self, held: Holding) -> None:
         """Let the time begin anew."""
-        loop = asyncio.get_running_loop()
-        held.ends_at = loop.time() + LEASE_S
-        if held.timed and held.id not in self._timers and held.id in self.open:
-            self._timers[held.id] = loop.call_at(held.ends_at, self._look, held)
+        if held.timed and held.id in self.open:
+            self._alarms.set(held.id, LEASE_S, partial(self._time_over, held))
 
     def find(self, name: str) -> Holding:
         """One by its id; raises `HttpRefusal`, 404 or 410 for one that has ended."""
@@ -158,9 +156,7 @@ class Holdings:
 
     def _let_go(self, held: Holding) -> bool:
         """Hold one no longer; whether it was held."""
-        timer = self._timers.pop(held.id, None)
-        if timer is not None:
-            timer.cancel()
+        self._alarms.call_off(held.id)
         return self.open.pop(held.id, None) is not None
 
     def _note(self, name: str, end: Ended) -> None:
@@ -172,17 +168,9 @@ class Holdings:
         """Abort all of them."""
         for held in list(self.open.values()):
             await self.end(held, Ended.ABORTED)
-        await asyncio.gather(*self._ending)
+        await self._alarms.close()
 
-    def _look(self, held: Holding) -> None:
-        """Ended one whose time is over, or look again when it may be."""
-        self._timers.pop(held.id, None)
-        loop = asyncio.get_running_loop()
-        if held.uses:
-            self.renew(held)
-        elif held.ends_at > loop.time():
-            self._timers[held.id] = loop.call_at(held.ends_at, self._look, held)
-        else:
-            ending = asyncio.ensure_future(self.end(held, Ended.TIMED_OUT))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+    async def _time_over(self, held: Holding) -> None:
+        # A request that works with it renews it afterwards.
+        if not held.uses:
+            await self.end(held, Ended.TIMED_OUT)

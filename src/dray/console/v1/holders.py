@@ -12,11 +12,13 @@ import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final
 
 from dray.aio import Manager
 from dray.client.awaited.opening import Opening
 from dray.client.connections.link import Link
+from dray.console.alarms import Alarms
 from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.held import Holdings
@@ -105,8 +107,7 @@ class TokenHolders:
             " here; try again soon",
         )  # fmt: skip
         self._uploads = UploadsAtHand()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._alarms = Alarms()
 
     @asynccontextmanager
     async def of(
@@ -130,7 +131,7 @@ class TokenHolders:
             await self._drop(caller)
             raise _unauthorized(str(error)) from error
         caller.requests += 1
-        self._unwatch(name)
+        self._alarms.call_off(name)
         self._known.move_to_end(name)
         try:
             yield caller
@@ -140,10 +141,8 @@ class TokenHolders:
 
     async def close(self) -> None:
         """Abort everything, and close all connections."""
-        for timer in self._timers.values():
-            timer.cancel()
         known, self._known = self._known, OrderedDict()
-        await asyncio.gather(*(each.close() for each in known.values()), *self._closing)
+        await asyncio.gather(self._alarms.close(), *(each.close() for each in known.values()))
 
     async def _greeted(self, name: str, who: Credential) -> TokenHolder:
         lock = self._locks.setdefault(name, asyncio.Lock())
@@ -176,28 +175,17 @@ class TokenHolders:
 
     def _watch(self, caller: TokenHolder) -> None:
         """Look at a caller again when it may have been unused for long enough."""
-        if caller.requests or self._known.get(caller.name) is not caller:
-            return
-        self._unwatch(caller.name)
-        loop = asyncio.get_running_loop()
-        self._timers[caller.name] = loop.call_later(SESSION_UNUSED_S, self._look, caller)
+        if not caller.requests and self._known.get(caller.name) is caller:
+            self._alarms.set(caller.name, SESSION_UNUSED_S, partial(self._look, caller))
 
-    def _unwatch(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _look(self, caller: TokenHolder) -> None:
-        self._timers.pop(caller.name, None)
-        if not caller.idle:
+    async def _look(self, caller: TokenHolder) -> None:
+        if caller.idle:
+            await self._drop(caller)
+        else:
             self._watch(caller)
-            return
-        closing = asyncio.ensure_future(self._drop(caller))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
 
     async def _drop(self, caller: TokenHolder) -> None:
-        self._unwatch(caller.name)
+        self._alarms.call_off(caller.name)
         self._known.pop(caller.name, None)
         await caller.close()
 
