@@ -13,6 +13,7 @@ the manager itself, are nobody's to use: the next caller gets them.
 from __future__ import annotations
 
 from dray.model.limits import LEASES_KNOWN_MAX, NUMBERS_LEASED
+from dray.model.places import Places
 
 
 class Leases:
@@ -22,22 +23,20 @@ class Leases:
         """Begin with none; `first` is the first number that this start leases."""
         self._first = lease_of(first)
         self._last = self._first - 1
-        self._callers: dict[int, str] = {}
-        """Names, by the ordinal of the lease."""
-        self._of: dict[str, dict[int, None]] = {}
-        """The leases of each caller, the oldest first."""
+        self._callers: Places[int] = Places()
+        """The leases, by their ordinals, of the callers, by their names."""
 
     def lease(self, first: int, caller: str) -> None:
         """Note that the lease which begins at a number is a caller's."""
         self._last = lease_of(first)
-        self._callers[self._last] = caller
-        self._of.setdefault(caller, {})[self._last] = None
+        self._callers.add(self._last, caller)
         if len(self._callers) > LEASES_KNOWN_MAX:
-            self._forget_one()
+            # A caller that connects again and again pushes out only its own.
+            self._callers.discard(self._callers.oldest_of_most())
 
     def belongs(self, number: int, caller: str) -> bool:
         """Whether a caller may use a number: it has leased it since this start."""
-        return self._callers.get(lease_of(number)) == caller
+        return self._callers.place_of(lease_of(number)) == caller
 
     def is_earlier(self, number: int) -> bool:
         """Whether a number was leased before this start."""
@@ -52,15 +51,6 @@ class Leases:
         """Leave forgotten leases out of a note of leases."""
         first, callers = self._first, self._callers
         return {at: each for at, each in by_ordinal.items() if at < first or at in callers}
-
-    def _forget_one(self) -> None:
-        """Forget the oldest lease of the caller that has the most, so that nobody loses another's.
-
-        A caller that connects again and again pushes out only its own.
-        """
-        most = max(self._of, key=lambda each: (len(self._of[each]), each))
-        oldest = next(iter(self._of[most]))
-        del self._of[most][oldest], self._callers[oldest]
 
 
 def in_one_lease(first: int, last: int) -> bool:

@@ -28,6 +28,10 @@ class Places(Generic[_Held]):
         """All of them, oldest first."""
         return iter(list(self._places))
 
+    def place_of(self, held: _Held) -> str | None:
+        """The place of the caller that holds a thing, if one does."""
+        return self._places.get(held)
+
     def count(self, place: str) -> int:
         """How many things one caller holds."""
         return len(self._held.get(place, ()))
@@ -48,6 +52,11 @@ class Places(Generic[_Held]):
     def oldest(self, place: str | None = None) -> _Held | None:
         """The thing that one caller, or any, has held longest."""
         return next(iter(self._places if place is None else self._held.get(place, ())), None)
+
+    def oldest_of_most(self) -> _Held:
+        """The oldest thing of the caller that holds the most: who crowds others loses its own."""
+        most = max(self._held, key=lambda place: (len(self._held[place]), place))
+        return next(iter(self._held[most]))
 
     def of(self, place: str) -> list[_Held]:
         """The things that one caller holds, oldest first."""

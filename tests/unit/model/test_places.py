@@ -25,6 +25,16 @@ def test_the_oldest_thing_of_each_caller_is_found():
     assert dict(places.firsts()) == {"a": 3, "b": 2}
 
 
+def test_who_holds_the_most_loses_its_oldest_thing():
+    places: Places[int] = Places()
+    for held, place in ((1, "a"), (2, "b"), (3, "b"), (4, "a"), (5, "a")):
+        places.add(held, place)
+    assert (places.oldest_of_most(), places.place_of(1), places.place_of(6)) == (1, "a", None)
+    places.discard(1)
+    # Of two that hold as many, the later name.
+    assert places.oldest_of_most() == 2
+
+
 def test_nothing_is_kept_of_callers_that_hold_nothing():
     places: Places[int] = Places()
     for held in range(1_000):

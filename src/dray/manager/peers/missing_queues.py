@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dray.manager.queue import QueueTable, StoredQueue
 from dray.manager.session import Session
 from dray.model.limits import MISSING_QUEUES_MAX
+from dray.model.places import Places
 
 
 class MissingQueues:
@@ -22,8 +23,7 @@ class MissingQueues:
         self._queues = queues
         self.wanted: dict[tuple[int, int], tuple[Session, str]] = {}
         """By session and stream: the session, and the name of the queue."""
-        self._of: dict[str, dict[tuple[int, int], None]] = {}
-        """Waiting streams of each caller, the oldest first."""
+        self._callers: Places[tuple[int, int]] = Places()
         self._seen = 0
 
     def __bool__(self) -> bool:
@@ -38,10 +38,9 @@ class MissingQueues:
         key = session.number, stream
         self._drop(key)
         self.wanted[key] = session, name
-        self._of.setdefault(session.caller.place, {})[key] = None
+        self._callers.add(key, session.caller.place)
         if len(self.wanted) > MISSING_QUEUES_MAX:
-            most = max(self._of, key=lambda each: len(self._of[each]))
-            self._drop(next(iter(self._of[most])))
+            self._drop(self._callers.oldest_of_most())
 
     def opened(self, session: Session, stream: int) -> None:
         """The stream is open, or wants another queue."""
@@ -49,17 +48,13 @@ class MissingQueues:
 
     def forget(self, session: Session) -> None:
         """A connection has ended."""
-        own = self._of.get(session.caller.place, {})
-        for key in [key for key in own if key[0] == session.number]:
-            self._drop(key)
+        for key in self._callers.of(session.caller.place):
+            if key[0] == session.number:
+                self._drop(key)
 
     def _drop(self, key: tuple[int, int]) -> None:
-        known = self.wanted.pop(key, None)
-        if known is not None:
-            place = known[0].caller.place
-            del self._of[place][key]
-            if not self._of[place]:
-                del self._of[place]
+        self.wanted.pop(key, None)
+        self._callers.discard(key)
 
     def take(self) -> Iterator[tuple[Session, int, StoredQueue]]:
         """Give the streams whose queue is there now; they wait no more."""

@@ -29,6 +29,7 @@ from dray.model.limits import (
     UNNAMED_WRITES_REMEMBERED,
 )
 from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
+from dray.model.places import Places
 
 _PREFIXES = (UNNAMED_WRITE, REQUEST_KEY, "")
 """How the ids of queries begin that are remembered together; the last has all others."""
@@ -129,7 +130,7 @@ class BatchOutcomes:
         queries = self._by_prefix[prefix]
         queries.put(fact.query, [*known, outcome][-BATCHES_REMEMBERED:])
         if len(queries.outcomes) > _remembered(prefix):
-            queries.forget_one()
+            queries.remove(queries.callers.oldest_of_most())
 
     def state(self) -> list[tuple[str, list[BatchOutcome]]]:
         """Everything, for a checkpoint."""
@@ -145,26 +146,18 @@ class RememberedQueries:
 
     def __init__(self) -> None:
         self.outcomes: dict[str, list[BatchOutcome]] = {}
-        self._of: dict[str, dict[str, None]] = {}
+        self.callers: Places[str] = Places()
 
     def put(self, query: str, outcomes: list[BatchOutcome]) -> None:
         """Remember a query as the last that committed a batch."""
-        self._remove(query)
+        self.remove(query)
         self.outcomes[query] = outcomes
-        self._of.setdefault(outcomes[-1].caller, {})[query] = None
+        self.callers.add(query, outcomes[-1].caller)
 
-    def forget_one(self) -> None:
-        """Forget the oldest query of the caller that has the most."""
-        most = max(self._of, key=lambda each: (len(self._of[each]), each))
-        self._remove(next(iter(self._of[most])))
-
-    def _remove(self, query: str) -> None:
-        outcomes = self.outcomes.pop(query, None)
-        if outcomes:
-            own = self._of[outcomes[-1].caller]
-            del own[query]
-            if not own:
-                del self._of[outcomes[-1].caller]
+    def remove(self, query: str) -> None:
+        """Forget a query, if it is remembered."""
+        self.outcomes.pop(query, None)
+        self.callers.discard(query)
 
 
 def _remembered(prefix: str) -> int:

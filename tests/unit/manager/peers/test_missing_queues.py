@@ -70,4 +70,4 @@ def test_a_caller_that_asks_for_ever_other_queues_pushes_out_no_stream_of_anothe
         missing.add(Session(number, Caller("cert:greedy")), 1, "orders")
     make(queues, "orders")
     assert [session.number for session, _, _ in missing.take()] == [1, 7, 8]
-    assert not missing._of
+    assert not len(missing._callers)
