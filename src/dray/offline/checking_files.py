@@ -16,7 +16,7 @@ from dray.store.audit import AUDIT_NAME
 from dray.store.decisions import LogState, Pair
 from dray.store.disk import LOCK_NAME
 from dray.store.log.checkpoint import PAIRS, CheckpointState
-from dray.store.lqs import FOLDER, NotAFileOfOursError, QueueFiles, file_name, is_unfinished
+from dray.store.lqs import FOLDER, NotAFileOfOursError, file_name, is_unfinished, read_file
 from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verify_audit
 from dray.store.reading import ReadOnlyDisk
 from dray.store.recovery.survey import Sight, look
@@ -162,7 +162,7 @@ def _check_queue_file(
             report.note(name, "it is missing; a start writes it anew", queue.name)
         return
     try:
-        found = QueueFiles(offline.disk).read(name.removeprefix(f"{FOLDER}/"))
+        found = read_file(offline.disk, name.removeprefix(f"{FOLDER}/"))
         changed = changed_in_file(found.description, queue)
         if not found.signed:
             check_editable(queue, changed, found.description)

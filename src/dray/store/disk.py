@@ -41,17 +41,29 @@ _LOOKING: Final = frozenset({"open", "list", "look for"})
 """Acts that leave everything as it was, should they be refused."""
 
 
-class File(Protocol):
-    """One file, written and read at given offsets."""
+class ReadableFile(Protocol):
+    """One file, read at given offsets."""
 
     name: str
 
-    def write(self, data: ReadableBuffer, offset: int) -> None:
-        """Write all of `data`. Raises StoreFull for want of room, StorePoisoned otherwise."""
-        ...
-
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset`; say how many bytes there were before the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        ...
+
+
+class File(ReadableFile, Protocol):
+    """One file, written and read at given offsets."""
+
+    def write(self, data: ReadableBuffer, offset: int) -> None:
+        """Write all of `data`. Raises StoreFull for want of room, StorePoisoned otherwise."""
         ...
 
     def begin_writing(self) -> None:
@@ -66,20 +78,36 @@ class File(Protocol):
         """Cut or extend to `size`."""
         ...
 
-    def size(self) -> int:
-        """Bytes in the file."""
-        ...
-
     def descriptor(self) -> int:
         """Give the descriptor, for `os.sendfile`. A simulated file has none and raises."""
         ...
 
-    def close(self) -> None:
-        """Give the descriptor back."""
+
+class ReadableDisk(Protocol):
+    """The storage folder of one data directory, to be looked at."""
+
+    def open(self, name: str) -> ReadableFile:
+        """Open a file that is there. Raises StoreError."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        ...
+
+    def names(self, folder: str = "") -> list[str]:
+        """The files of the folder, or of one in it, without its name; sorted."""
+        ...
+
+    def not_files(self) -> list[str]:
+        """Names in the folder that are not files: folders and the like; sorted."""
+        ...
+
+    def had_store(self) -> bool:
+        """Whether something tells that a store was here before; asked behind `lock`."""
         ...
 
 
-class Disk(Protocol):
+class Disk(ReadableDisk, Protocol):
     """The storage folder of one data directory."""
 
     def lock(self) -> None:
@@ -98,22 +126,6 @@ class Disk(Protocol):
 
         The descriptor is the caller's, and so is its end.
         """
-        ...
-
-    def exists(self, name: str) -> bool:
-        """Whether there is a file of that name."""
-        ...
-
-    def names(self, folder: str = "") -> list[str]:
-        """The files of the folder, or of one in it, without its name; sorted."""
-        ...
-
-    def not_files(self) -> list[str]:
-        """Names in the folder that are not files: folders and the like; sorted."""
-        ...
-
-    def had_store(self) -> bool:
-        """Whether something tells that a store was here before; asked behind `lock`."""
         ...
 
     def rename(self, old: str, new: str) -> None:

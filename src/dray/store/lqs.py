@@ -38,7 +38,7 @@ from crc32c import crc32c
 from dray.errors import InvalidConfiguration, StoreError, StoreFull
 from dray.model.limits import LABEL_CHARACTERS_MAX
 from dray.model.words import size_in_bytes
-from dray.store.disk import Disk
+from dray.store.disk import Disk, ReadableDisk
 
 FOLDER: Final = "lqs"
 QUARANTINE: Final = "quarantine"
@@ -358,20 +358,11 @@ class QueueFiles:
 
     def read(self, name: str) -> Found:
         """Read a file. Raises `NotAFileOfOursError`, also for one that cannot be read."""
-        return decode(self.image(name))
+        return read_file(self._disk, name)
 
     def image(self, name: str) -> bytes:
-        """The bytes of a file, or the first of one that is too large to be one of ours.
-
-        Raises `NotAFileOfOursError` if it cannot be read.
-        """
-        try:
-            with closing(self._disk.open(f"{FOLDER}/{name}")) as file:
-                image = bytearray(min(file.size(), FILE_BYTES_MAX + 1))
-                file.read_into(memoryview(image), 0)
-        except StoreError as error:
-            raise NotAFileOfOursError(f"it cannot be read ({error})") from error
-        return bytes(image)
+        """The bytes of a file. Raises `NotAFileOfOursError` if it cannot be read."""
+        return _image(self._disk, name)
 
     def _is_whole(self, name: str) -> bool:
         try:
@@ -405,3 +396,22 @@ class QueueFiles:
         self._disk.sync_directory(QUARANTINE)
         self._disk.sync_directory(FOLDER)
         return f"{QUARANTINE}/{apart}"
+
+
+def read_file(disk: ReadableDisk, name: str) -> Found:
+    """Read a queue file. Raises `NotAFileOfOursError`, also for one that cannot be read."""
+    return decode(_image(disk, name))
+
+
+def _image(disk: ReadableDisk, name: str) -> bytes:
+    """The bytes of a file, or the first of one that is too large to be one of ours.
+
+    Raises `NotAFileOfOursError` if it cannot be read.
+    """
+    try:
+        with closing(disk.open(f"{FOLDER}/{name}")) as file:
+            image = bytearray(min(file.size(), FILE_BYTES_MAX + 1))
+            file.read_into(memoryview(image), 0)
+    except StoreError as error:
+        raise NotAFileOfOursError(f"it cannot be read ({error})") from error
+    return bytes(image)

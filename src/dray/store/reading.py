@@ -1,13 +1,13 @@
 """A storage folder that is looked at and never changed: for `dray check` and `dray inspect`.
 
-The interface of `disk.py`; it refuses every call that would change a byte.
-A live manager's lock is respected; a folder that was copied without a lock file can be read too.
+It has no call that would change a byte. A live manager's lock is respected; a folder that was
+copied without a lock file can be read too.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Final, NoReturn
+from typing import Final
 
 from dray.errors import StoreCorrupt, StoreError
 from dray.store.decisions import BRING_IT_BACK
@@ -16,7 +16,6 @@ from dray.store.disk import (
     LOCK_NAME,
     MESSAGE_FILE_UNREADABLE,
     NO_ACCESS,
-    ReadableBuffer,
     no_access,
     translated,
 )
@@ -45,31 +44,11 @@ class ReadOnlyFile:
         """Bytes in the file."""
         return os.fstat(self._descriptor).st_size
 
-    def descriptor(self) -> int:
-        """Give the descriptor."""
-        return self._descriptor
-
     def close(self) -> None:
         """Close once; later calls do nothing."""
         if self._descriptor != -1:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def write(self, data: ReadableBuffer, offset: int) -> NoReturn:
-        """Refuse."""
-        raise _refused(f"write {len(data)} bytes at {offset} of {self.name}")
-
-    def begin_writing(self) -> NoReturn:
-        """Refuse."""
-        raise _refused(f"begin to write {self.name}")
-
-    def sync(self) -> NoReturn:
-        """Refuse."""
-        raise _refused(f"sync {self.name}")
-
-    def truncate(self, size: int) -> NoReturn:
-        """Refuse."""
-        raise _refused(f"cut {self.name} to {size} bytes")
 
 
 class ReadOnlyDisk(StoreFolder):
@@ -97,9 +76,8 @@ class ReadOnlyDisk(StoreFolder):
         self._take_lock(descriptor)
         self._lock = descriptor
 
-    def open(self, name: str, *, size: int = 0) -> ReadOnlyFile:
-        """Open for reading; `size` is not provided for. Raises StoreCorrupt if it is missing."""
-        del size
+    def open(self, name: str) -> ReadOnlyFile:
+        """Open for reading. Raises StoreCorrupt if it is missing."""
         try:
             return ReadOnlyFile(name, os.open(self._folder / name, os.O_RDONLY))
         except OSError as error:
@@ -107,10 +85,6 @@ class ReadOnlyDisk(StoreFolder):
                 raise no_access(error, name, "open") from error
             sentence = f"{name} cannot be opened: {error.strerror}; {BRING_IT_BACK}"
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name) from error
-
-    def open_to_read(self, name: str) -> int:
-        """Give a descriptor of the caller's own; any thread may ask. Raises StoreCorrupt."""
-        return self.open(name).descriptor()
 
     def names(self, folder: str = "") -> list[str]:
         """The files of a folder, sorted; none if there is no such folder."""
@@ -127,22 +101,6 @@ class ReadOnlyDisk(StoreFolder):
         except (OSError, ValueError):
             return False
         return manifest is not None and manifest.store
-
-    def rename(self, old: str, new: str) -> NoReturn:
-        """Refuse."""
-        raise _refused(f"rename {old} to {new}")
-
-    def remove(self, name: str) -> NoReturn:
-        """Refuse."""
-        raise _refused(f"remove {name}")
-
-    def sync_directory(self, folder: str = "") -> NoReturn:
-        """Refuse."""
-        raise _refused(f"sync folder {folder or FOLDER_NAME}")
-
-    def free_bytes(self) -> int:
-        """Nothing is going to be written, so nothing is free."""
-        return 0
 
     def close(self) -> None:
         """Give up the lock."""
@@ -201,7 +159,3 @@ class HeapReader:
         for file in self._files.values():
             file.close()
         self._files.clear()
-
-
-def _refused(act: str) -> StoreError:
-    return StoreError(f"this folder is open for reading only, and something wanted to {act}")

@@ -378,40 +378,12 @@ def test_who_only_looks_and_may_not_is_told_so_and_not_of_damage(
     assert type(raised.value) is StoreError
 
 
-@pytest.mark.parametrize(
-    ("act", "change"),
-    [
-        ("write 3 bytes at 5 of f", lambda disk: disk.open("f").write(b"abc", 5)),
-        ("begin to write f", lambda disk: disk.open("f").begin_writing()),
-        ("sync f", lambda disk: disk.open("f").sync()),
-        ("cut f to 7 bytes", lambda disk: disk.open("f").truncate(7)),
-        ("rename f to g", lambda disk: disk.rename("f", "g")),
-        ("remove f", lambda disk: disk.remove("f")),
-        ("sync folder storage", ReadOnlyDisk.sync_directory),
-        ("sync folder lqs", lambda disk: disk.sync_directory("lqs")),
-    ],
-)
-def test_a_folder_opened_for_reading_refuses_each_act_that_would_change_it(tmp_path, act, change):
-    file = RealDisk(tmp_path).open("f")
-    file.write(b"as it is", 0)
-    disk = ReadOnlyDisk(tmp_path)
-    opened = []
-    disk_open = disk.open
-    disk.open = lambda name: opened.append(disk_open(name)) or opened[-1]
-    with pytest.raises(StoreError, match=f"reading only, and something wanted to {act}$"):
-        change(disk)
-    assert (disk.names(), content(file, 20)) == (["f"], b"as it is")
-    for each in (file, *opened):
-        each.close()
-
-
 def test_a_folder_opened_for_reading_names_a_file_that_cannot_be_opened(tmp_path):
     RealDisk(tmp_path).open("g").close()
     disk = ReadOnlyDisk(tmp_path)
     with pytest.raises(StoreCorrupt, match=r"^f cannot be opened: No such file") as raised:
         disk.open("f")
     assert raised.value.file == "f"
-    assert disk.free_bytes() == 0
     assert not disk.had_store(), "there is no manifest"
     (tmp_path / "manifest.json").write_text("{")
     assert not disk.had_store(), "a manifest that cannot be read tells nothing"

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from dray.model.words import counted
-from dray.store.disk import Disk, File
+from dray.store.disk import ReadableDisk, ReadableFile
 from dray.store.heap.heap_file import Extent
 from dray.store.kinds import file_name
 from dray.store.limits import BLOCK_BYTES, SECTOR_BYTES
@@ -91,7 +91,7 @@ def encode_map(generation: int, blocks: Mapping[int, bytes]) -> bytearray:
     return image + records
 
 
-def read_map(disk: Disk, generation: int) -> FoundMap:
+def read_map(disk: ReadableDisk, generation: int) -> FoundMap:
     """Read the map of a generation."""
     name = map_name(generation)
     if not disk.exists(name):
@@ -112,7 +112,7 @@ def compare(
     return found
 
 
-def _decode(file: File, generation: int) -> dict[int, bytes] | None:
+def _decode(file: ReadableFile, generation: int) -> dict[int, bytes] | None:
     header = bytearray(SECTOR_BYTES)
     file.read_into(memoryview(header), 0)
     magic, version, _, written, block, files, length = _HEADER.unpack_from(header)

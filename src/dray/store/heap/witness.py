@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreFull
-from dray.store.disk import LOCK_NAME, Disk, File
+from dray.store.disk import LOCK_NAME, Disk, File, ReadableDisk
 from dray.store.heap.maps import MAP_NAMES
 
 END_AT: Final = 64
@@ -47,7 +47,7 @@ def note_end(file: File, lsn: int) -> None:
         return
 
 
-def read_end(disk: Disk) -> NotedEnd:
+def read_end(disk: ReadableDisk) -> NotedEnd:
     """The note that vouches for most."""
     names = [name for name in (LOCK_NAME, *MAP_NAMES) if disk.exists(name)]
     found = [NotedEnd(name, _end_in(disk, name)) for name in names]
@@ -62,7 +62,7 @@ def forget_end(disk: Disk, name: str) -> None:
             file.sync()
 
 
-def _end_in(disk: Disk, name: str) -> int:
+def _end_in(disk: ReadableDisk, name: str) -> int:
     image = bytearray(_END.size)
     file = disk.open(name)
     try:

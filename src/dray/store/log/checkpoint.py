@@ -38,7 +38,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from dray.store.disk import Disk, File
+from dray.store.disk import File, ReadableDisk, ReadableFile
 from dray.store.limits import CHECKPOINT_BUFFER_BYTES, CHECKPOINT_BYTES, SECTOR_BYTES
 
 TRANSACTIONS: Final = ("MQTrans.lg1", "MQTrans.lg2")
@@ -143,7 +143,7 @@ def birth_mark(name: str) -> bytes:
     return bytes(_header(name, ORIGIN._replace(size=CHECKPOINT_BYTES), crc=0))
 
 
-def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
+def examine(disk: ReadableDisk, name: str) -> tuple[CheckpointState, Mark | None]:
     """Read and check one file of the pair.
 
     One that a crash left without its header, or with a part of the one it is made with, is absent.
@@ -162,14 +162,14 @@ def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
     return (CheckpointState.DAMAGED if mark is None else CheckpointState.VALID), mark
 
 
-def is_cut(disk: Disk, name: str, mark: Mark | None) -> bool:
+def is_cut(disk: ReadableDisk, name: str, mark: Mark | None) -> bool:
     """Whether a file of the pair is shorter than it was made, or than its header says."""
     made = CHECKPOINT_BYTES if mark is None else max(CHECKPOINT_BYTES, mark.size)
     with closing(disk.open(name)) as file:
         return file.size() < made
 
 
-def read_snapshot(disk: Disk, mark: Mark) -> bytes:
+def read_snapshot(disk: ReadableDisk, mark: Mark) -> bytes:
     """The snapshot of a checkpoint that was examined before."""
     with closing(disk.open(mark.name)) as file:
         snapshot = bytearray(mark.length)
@@ -207,7 +207,7 @@ def _header_crc(image: bytearray, crc: int) -> int:
     return crc32c(view[_COVERED_FROM:], crc32c(view[:_CRC_OFFSET], crc))
 
 
-def _valid_mark(file: File, header: bytearray) -> Mark | None:
+def _valid_mark(file: ReadableFile, header: bytearray) -> Mark | None:
     (magic, version, _, generation, lsn, facts, capacity, length, epoch, waiting, crc, _, size) = (
         _HEADER.unpack_from(header)
     )
@@ -220,7 +220,7 @@ def _valid_mark(file: File, header: bytearray) -> Mark | None:
     return Mark(file.name, generation, lsn, facts, capacity, length, epoch, waiting, size)
 
 
-def _snapshot_crc(file: File, length: int) -> int:
+def _snapshot_crc(file: ReadableFile, length: int) -> int:
     crc = 0
     piece = bytearray(min(length, CHECKPOINT_BUFFER_BYTES))
     for done in range(0, length, CHECKPOINT_BUFFER_BYTES):

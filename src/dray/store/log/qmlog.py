@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dray.errors import StoreFull, StorePoisoned
-from dray.store.disk import File
+from dray.store.disk import File, ReadableFile
 from dray.store.limits import (
     COPIED_BYTES_LITTLE,
     COPIED_BYTES_MAX,
@@ -104,7 +104,7 @@ class LogReader:
     walk begins with a fresh one. A chain that fits into it is not read a second time for its facts.
     """
 
-    def __init__(self, file: File, capacity: int) -> None:
+    def __init__(self, file: ReadableFile, capacity: int) -> None:
         """Read `file`, whose groups were written for `capacity` bytes."""
         self._file = file
         self.capacity = capacity

@@ -29,7 +29,7 @@ from dray.store.decisions import (
     LogState,
     refusal,
 )
-from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
+from dray.store.disk import MESSAGE_FILE_UNREADABLE, ReadableDisk, ReadableFile
 from dray.store.heap.heap import Extent, Occupancy, file_name
 from dray.store.heap.maps import Disagreement, compare, read_map
 from dray.store.heap.witness import NotedEnd, read_end
@@ -155,7 +155,7 @@ def doubts(cut_groups: int, *, unfinished: bool) -> list[str]:
 class Replay:
     """Finds the end of the log and has the owner's state rebuilt up to there."""
 
-    def __init__(self, disk: Disk, found: Survey, log: File, capacity: int) -> None:
+    def __init__(self, disk: ReadableDisk, found: Survey, log: ReadableFile, capacity: int) -> None:
         """Replay QMLog of `capacity` bytes, open as `log`, according to `found`."""
         self._disk = disk
         self._found = found
@@ -425,7 +425,7 @@ def _by_file(extents: Iterable[Extent]) -> list[tuple[str, int]]:
     return sorted(Counter(file_name(extent.file) for extent in extents).items())
 
 
-def _checksum(file: File, extent: Extent) -> int:
+def _checksum(file: ReadableFile, extent: Extent) -> int:
     piece = memoryview(bytearray(min(extent.length, LOG_SCAN_BYTES)))
     crc = 0
     for done in range(0, extent.length, LOG_SCAN_BYTES):

@@ -22,7 +22,7 @@ from dray.store.decisions import (
     event_of,
     refusal,
 )
-from dray.store.disk import Disk, File
+from dray.store.disk import ReadableDisk, ReadableFile
 from dray.store.heap.heap import numbers_of
 from dray.store.heap.maps import MAP_NAMES
 from dray.store.log.checkpoint import (
@@ -113,7 +113,7 @@ class Survey(NamedTuple):
         return {pair: marks[0] for pair, marks in whole.items()}
 
 
-def look(disk: Disk) -> Sight:
+def look(disk: ReadableDisk) -> Sight:
     """Look at checkpoint files, maps and log. Raises StoreCorrupt for what is no file."""
     _check_places(disk)
     examined = {name: examine(disk, name) for name in NAMES}
@@ -139,7 +139,7 @@ def look(disk: Disk) -> Sight:
     return Sight(states, tuple(marks.values()), missing, cut, unheaded, log)
 
 
-def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
+def survey(disk: ReadableDisk, *, rebuild: bool = False) -> Survey:
     """Look at every file of the store. Raises StoreCorrupt if the row found says so.
 
     With `rebuild` a log that has everything stands in for a checkpoint pair that is gone.
@@ -157,7 +157,7 @@ def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
     return Survey(row, seen, heap_files, rebuilt=decide(finding).act is Act.REFUSE)
 
 
-def _check_places(disk: Disk) -> None:
+def _check_places(disk: ReadableDisk) -> None:
     """Raise StoreCorrupt for a folder or the like in the place of a file of the store."""
     for name in disk.not_files():
         event = event_of(name)
@@ -166,7 +166,7 @@ def _check_places(disk: Disk) -> None:
             raise refusal(event, name, why)
 
 
-def _look_at_log(disk: Disk, capacity: int) -> LogSight:
+def _look_at_log(disk: ReadableDisk, capacity: int) -> LogSight:
     if not disk.exists(LOG_NAME):
         return LogSight(LogState.ABSENT)
     with closing(disk.open(LOG_NAME)) as file:
@@ -179,7 +179,7 @@ def _look_at_log(disk: Disk, capacity: int) -> LogSight:
         return LogSight(LogState.ORIGIN if reader.group_at(0) else LogState.LATER, capacity, short)
 
 
-def _capacity_at_origin(file: File) -> int:
+def _capacity_at_origin(file: ReadableFile) -> int:
     """The capacity by the very first group; 0 if that is damaged, for then so may the number be."""
     header = bytearray(HEADER_BYTES)
     file.read_into(memoryview(header), 0)
