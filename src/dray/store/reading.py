@@ -16,6 +16,7 @@ from dray.store.disk import (
     LOCK_NAME,
     MESSAGE_FILE_UNREADABLE,
     NO_ACCESS,
+    ReadableFile,
     no_access,
     translated,
 )
@@ -23,32 +24,9 @@ from dray.store.heap.heap import Extent, file_name
 from dray.store.heap.heap_file import missing_file, short_file
 from dray.store.location import refuse_if_moved
 from dray.store.manifest import read_manifest
-from dray.store.real_disk import StoreFolder, fill
+from dray.store.real_disk import RealFile, StoreFolder
 
 _DESCRIPTORS_MAX: Final = 64
-
-
-class ReadOnlyFile:
-    """A file by descriptor, opened for reading."""
-
-    def __init__(self, name: str, descriptor: int) -> None:
-        """Own the `descriptor` of the file called `name`."""
-        self.name = name
-        self._descriptor = descriptor
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        """Fill `view`; fewer bytes only at the end of the file. Raises StoreCorrupt."""
-        return fill(view, self._descriptor, offset, name=self.name)
-
-    def size(self) -> int:
-        """Bytes in the file."""
-        return os.fstat(self._descriptor).st_size
-
-    def close(self) -> None:
-        """Close once; later calls do nothing."""
-        if self._descriptor != -1:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 class ReadOnlyDisk(StoreFolder):
@@ -76,10 +54,10 @@ class ReadOnlyDisk(StoreFolder):
         self._take_lock(descriptor)
         self._lock = descriptor
 
-    def open(self, name: str) -> ReadOnlyFile:
+    def open(self, name: str) -> ReadableFile:
         """Open for reading. Raises StoreCorrupt if it is missing."""
         try:
-            return ReadOnlyFile(name, os.open(self._folder / name, os.O_RDONLY))
+            return RealFile(name, os.open(self._folder / name, os.O_RDONLY))
         except OSError as error:
             if error.errno in NO_ACCESS:
                 raise no_access(error, name, "open") from error
@@ -102,12 +80,6 @@ class ReadOnlyDisk(StoreFolder):
             return False
         return manifest is not None and manifest.store
 
-    def close(self) -> None:
-        """Give up the lock."""
-        if self._lock != -1:
-            os.close(self._lock)
-            self._lock = -1
-
 
 class HeapReader:
     """Reads extents of heap files; keeps some of them open."""
@@ -115,7 +87,7 @@ class HeapReader:
     def __init__(self, disk: ReadOnlyDisk) -> None:
         """Read from `disk`."""
         self._disk = disk
-        self._files: dict[int, ReadOnlyFile] = {}
+        self._files: dict[int, ReadableFile] = {}
         self._only_in_log: dict[int, list[tuple[int, bytes]]] = {}
 
     def lay_over(self, extent: Extent, image: bytes) -> None:
@@ -142,7 +114,7 @@ class HeapReader:
             view[at : at + len(piece)] = piece
         return got
 
-    def file(self, number: int) -> ReadOnlyFile:
+    def file(self, number: int) -> ReadableFile:
         """Heap file `number`, open. Raises StoreCorrupt if it is missing."""
         found = self._files.get(number)
         if found is None:

@@ -88,8 +88,17 @@ class RealFile:
             raise translation(error, self.name, "write") from error
 
     def read_into(self, view: memoryview, offset: int) -> int:
-        """Fill `view`; fewer bytes only at the end of the file."""
-        return fill(view, self._descriptor, offset, name=self.name)
+        """Fill `view`; fewer bytes only at the end of the file. Raises StoreCorrupt."""
+        done = 0
+        try:
+            while done < len(view):
+                got = os.preadv(self._descriptor, [view[done:]], offset + done)
+                if not got:
+                    break
+                done += got
+        except OSError as error:
+            raise unreadable(error, self.name) from error
+        return done
 
     def begin_writing(self) -> None:
         """Hand dirty pages to the disk, where the system can do so without waiting for it.
@@ -152,6 +161,14 @@ class StoreFolder:
         """Names in the folder that are not files, sorted."""
         with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
             return sorted(entry.name for entry in entries if not entry.is_file())
+
+    def close(self) -> None:
+        """Give up the lock; the file stays, because removing it would race with the next owner."""
+        lock, self._lock = self._lock, -1
+        if lock != -1:
+            # A child that has just been forked holds the lock too, until it closes its copy.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            os.close(lock)
 
     def _take_lock(self, descriptor: int) -> None:
         """Lock the file of a descriptor, or close it and raise StoreLocked."""
@@ -315,28 +332,3 @@ class RealDisk(StoreFolder):
             return os.statvfs(self._folder if self._lock == -1 else self._lock)
         except OSError as error:
             raise translation(error, FOLDER_NAME, "measure") from error
-
-    def close(self) -> None:
-        """Give up the lock; the file stays, because removing it would race with the next owner."""
-        lock, self._lock = self._lock, -1
-        if lock != -1:
-            # A child that has just been forked holds the lock too, until it closes its copy.
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            os.close(lock)
-
-
-def fill(view: memoryview, descriptor: int, offset: int, *, name: str) -> int:
-    """Read into `view` until it is full or the file called `name` ends; give how much came.
-
-    Raises StoreCorrupt if the system cannot read there.
-    """
-    done = 0
-    try:
-        while done < len(view):
-            got = os.preadv(descriptor, [view[done:]], offset + done)
-            if not got:
-                break
-            done += got
-    except OSError as error:
-        raise unreadable(error, name) from error
-    return done

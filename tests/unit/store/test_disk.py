@@ -15,8 +15,8 @@ import pytest
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreMoved, StorePoisoned
 from dray.store import reading
 from dray.store.heap.heap import Extent, file_name
-from dray.store.reading import HeapReader, ReadOnlyDisk, ReadOnlyFile
-from dray.store.real_disk import OwnMarks, RealDisk
+from dray.store.reading import HeapReader, ReadOnlyDisk
+from dray.store.real_disk import OwnMarks, RealDisk, RealFile
 from dray.testing.disk import CrashEffect, SimDisk
 from tests.crash.crash_states import do_again
 
@@ -65,7 +65,7 @@ def test_the_name_of_each_folder_that_a_start_makes_is_synced_in_the_folder_abov
 def test_a_file_to_read_that_has_descriptor_0_is_closed_once(monkeypatch):
     """A program that closed its standard input opens the next file as descriptor 0."""
     closed = []
-    file = ReadOnlyFile("p00000001.mq", 0)
+    file = RealFile("p00000001.mq", 0)
     with monkeypatch.context() as patch:
         patch.setattr(os, "close", closed.append)
         file.close()
