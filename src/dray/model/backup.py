@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
+
+Told = Callable[[int, int], object]
+"""Hears how many bytes are done, of how many."""
+
+
+def unheard(_done: int, _total: int) -> None:
+    """Nobody wants to know."""
 
 
 class BackupReport(msgspec.Struct, kw_only=True, frozen=True):

@@ -10,7 +10,7 @@ import crc32c
 from dray.errors import StoreCorrupt
 from dray.manager.events import Body
 from dray.manager.requests import BACKUP_CHECK, BackupRun
-from dray.model.backup import BackupReport
+from dray.model.backup import BackupReport, Told
 from dray.offline.stopped import Offline
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap.heap import Extent, file_name
@@ -18,7 +18,6 @@ from dray.store.limits import HEAP_FILE_BYTES
 from dray.store.reading import HeapReader
 from dray.wire.archive import About, ArchiveWriter
 
-Told = Callable[[int, int], object]
 _MICROSECONDS = 1_000_000
 
 

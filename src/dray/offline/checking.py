@@ -19,7 +19,7 @@ message, and says what the manager would do with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -34,6 +34,7 @@ from dray.manager.change import QUARANTINE_NAME
 from dray.manager.entries import Entry, unpack
 from dray.manager.queue import Account, StoredQueue, find_parts
 from dray.manager.state import State
+from dray.model.backup import Told, unheard
 from dray.model.ids import ManagerId, join_id
 from dray.offline.checking_files import (
     CheckReport,
@@ -43,11 +44,10 @@ from dray.offline.checking_files import (
 )
 from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
+from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap.heap import Extent, file_name, numbers_of
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
-Told = Callable[[int, int], object]
-_EVENT: Final = 2083
 _HEX_DIGITS: Final = 32
 
 
@@ -60,7 +60,7 @@ class _Claim(NamedTuple):
     entry: Entry | None
 
 
-def check_store(path: str | Path, told: Told | None = None) -> CheckReport:
+def check_store(path: str | Path, told: Told = unheard) -> CheckReport:
     """Check the data directory of a stopped manager.
 
     `told` hears how many bytes of records are done, of how many. Raises StoreLocked if the manager
@@ -82,7 +82,7 @@ def check_store(path: str | Path, told: Told | None = None) -> CheckReport:
         _check_second_ways(offline, report)
         _check_queues(state, report)
         _check_streams(state, report)
-        damaged = _Records(offline, report, told or _unheard).check()
+        damaged = _Records(offline, report, told).check()
         _check_large(offline, report, damaged)
         check_queue_files(offline, report)
         check_audit(Path(path), report)
@@ -195,7 +195,7 @@ class _Records:
         view = memoryview(self._buffer)[: extent.length]
         if self._offline.heap.read_into(view, extent.file, extent.offset) != extent.length:
             sentence = "the file ends before its bytes do"
-            raise StoreCorrupt(sentence, event=_EVENT, file=file_name(extent.file))
+            raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=file_name(extent.file))
         return view
 
     def _tell(self, claim: _Claim, header: RecordHeader | None, wrong: str) -> None:
@@ -323,7 +323,3 @@ def _body(offline: Offline, queue: StoredQueue, lookup_id: int) -> memoryview:
     assert packed is not None, "the assembly was made of what is in the queue"
     record = offline.heap.read(unpack(packed).extent)
     return memoryview(record)[len(record) - read_header(record).body_bytes :]
-
-
-def _unheard(_done: int, _total: int) -> None:
-    """Nobody wants to know."""

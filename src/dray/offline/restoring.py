@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -27,7 +26,7 @@ from dray.errors import DrayError, Misuse, SourceUnreadable, StoreError
 from dray.fsync import sync_folder
 from dray.manager.facts import Restored, encode_fact
 from dray.manager.state import State, replay
-from dray.model.backup import BackupReport
+from dray.model.backup import BackupReport, Told, unheard
 from dray.offline.checking import check_store
 from dray.store.disk import File
 from dray.store.heap.heap import file_name
@@ -38,7 +37,6 @@ from dray.store.recovery.recovery import History
 from dray.store.store import Store
 from dray.wire.archive import ArchiveReader, Run
 
-Told = Callable[[int, int], object]
 SUFFIX: Final = ".restoring"
 _OPEN_FILES_MAX: Final = 32
 _MICROSECONDS: Final = 1_000_000
@@ -58,7 +56,7 @@ def restore(
     """
     wanted = Path(path).absolute()
     _check_free(wanted)
-    making = _Making(now, told or _unheard, log_bytes)
+    making = _Making(int(now * _MICROSECONDS), told or unheard, log_bytes)
     if not isinstance(archive, str | Path):
         return _restore(archive, "the archive", wanted, making)
     try:
@@ -69,13 +67,12 @@ def restore(
         raise SourceUnreadable(sentence, path=str(archive)) from error
 
 
-class _Making:
+class _Making(NamedTuple):
     """How a data directory is made."""
 
-    def __init__(self, now: float, told: Told, log_bytes: int) -> None:
-        self.now_us = int(now * _MICROSECONDS)
-        self.told = told
-        self.log_bytes = log_bytes
+    now_us: int
+    told: Told
+    log_bytes: int
 
 
 def _restore(file: BinaryIO, name: str, wanted: Path, making: _Making) -> BackupReport:
@@ -188,7 +185,3 @@ def _rename(building: Path, wanted: Path) -> None:
         wanted.rmdir()
     building.rename(wanted)
     sync_folder(wanted.parent)
-
-
-def _unheard(_done: int, _total: int) -> None:
-    """Nobody wants to know."""

@@ -197,23 +197,19 @@ def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
     return b"".join((checked, crc.to_bytes(4, "little"), encoded))
 
 
-def check_values(head: Head, encoded: bytes) -> None:
-    """Read again what `encode_frame` wrote of a head; `InvalidArgument` for a wrong type.
-
-    So whoever made the call hears of it, and not the other end, which would hang up.
-    """
-    try:
-        _DECODERS[head.code].decode(memoryview(encoded)[FRAME_HEADER_BYTES:])
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise _misfit(type(head), error) from error
-
-
 def read_again(head: Head, body_bytes: int = 0) -> Head:
     """Give a head as the other end of a connection reads it.
 
     Raises as `encode_frame` does, and `InvalidArgument` for a wrong type.
     """
-    encoded = encode_frame(head, 0, body_bytes)
+    return check_values(head, encode_frame(head, 0, body_bytes))
+
+
+def check_values(head: Head, encoded: bytes) -> Head:
+    """Read again what `encode_frame` wrote of a head; `InvalidArgument` for a wrong type.
+
+    So whoever made the call hears of it, and not the other end, which would hang up.
+    """
     try:
         again: Head = _DECODERS[head.code].decode(memoryview(encoded)[FRAME_HEADER_BYTES:])
     except (msgspec.MsgspecError, ValueError) as error:
