@@ -75,9 +75,7 @@ def handle_move(transactions: Transactions, session: Session, request_id: int, h
         raise Misuse(f"a message moves only between {queue.counted.name!r} and its sub-queues")
     check_may_take(queue)
     check_transaction(queue, head.transaction)
-    packed = queue.index.find(head.lookup_id)
-    if packed is None:
-        raise MessageNotFound(f"no message at position {head.lookup_id} of {queue.name!r} is free")
+    packed = _free_at(queue, head.lookup_id)
     _check_is(context, queue, packed, head.message_id)
     entry = unpack(packed)
     if head.guarded and entry.part != Part.PLAIN:

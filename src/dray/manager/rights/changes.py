@@ -14,7 +14,7 @@ from dray.wire.message_frames import Receive
 
 def change_access(rights: Rights, access: Access) -> None:
     """Forget what was found by the rules before; end streams and waits that are allowed no more."""
-    rights.follow(access)
+    rights.access = access
     for session in rights.sessions.values():
         session.granted.clear()
         session.posts_to.clear()

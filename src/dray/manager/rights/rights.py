@@ -11,7 +11,6 @@ from itertools import islice
 from dray.manager.context import Context
 from dray.manager.facts import NumbersLeased
 from dray.manager.session import Session
-from dray.model.access import Access
 from dray.model.access_info import AccessInfo, ActInfo, SessionInfo
 from dray.model.leases import Leases
 from dray.model.limits import ACTS_REMEMBERED_MAX, NUMBERS_LEASED, SESSIONS_SHOWN_MAX
@@ -27,15 +26,11 @@ class Rights:
         self.sessions: dict[int, Session] = {}
         """The connections that were accepted, each of one caller."""
         self.access = context.config.access
-        """The rules; the daemon brings others when it reads the configuration again."""
+        """The rules; `changes.py` says what comes of others."""
         self.leases = Leases(context.state.next_number)
         """Numbers of messages and transactions, by the caller that leased them."""
         self.acts: deque[ActInfo] = deque(context.config.acts, maxlen=ACTS_REMEMBERED_MAX)
         """Acts of callers lately, the newest first."""
-
-    def follow(self, access: Access) -> None:
-        """Other rules hold from now on; see `changes.py` for what comes of it."""
-        self.access = access
 
     def lease(self, caller: str) -> tuple[int, int]:
         """Lease numbers to a caller, durably; gives the first of them, and how many there are."""
