@@ -43,6 +43,7 @@ from dray.manager.transactions import (
     check_plain_receive,
     check_plain_send,
 )
+from dray.model.arguments import no_sense
 from dray.model.classes import Part, QueueKind
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -104,6 +105,8 @@ def handle_move_messages(
     """Move messages to another queue, or drop kept ones, all in one fact."""
     context = transactions.context
     transactions.check_not_aborted(head.number)
+    if head.number in transactions.open:
+        raise no_sense("number", "that of no open transaction", head.number)
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     target = context.state.queues.numbered(head.target) if head.target else None

@@ -8,7 +8,7 @@ from dray import errors
 from dray.manager.change import names
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
-from dray.wire import frames, message_frames, queue_frames, selections
+from dray.wire import frames, large_frames, message_frames, queue_frames, selections
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
@@ -108,6 +108,22 @@ def test_messages_move_to_any_queue_all_or_none(driver: ManagerDriver) -> None:
     driver.crash()
     caller = driver.session()
     assert bodies(caller, caller.open("other")) == [b"b", b"a"]
+
+
+def test_messages_do_not_move_under_the_number_of_an_open_transaction(
+    driver: ManagerDriver,
+) -> None:
+    """It would end an upload of that number, of which the open transaction is then left."""
+    caller = driver.session()
+    queue, other = caller.create("orders"), caller.create("other")
+    caller.send(queue, *text("a"))
+    number = caller.number_for()
+    caller.call(large_frames.UploadBegin(queue, number, 0, b"here"))
+    with pytest.raises(errors.InvalidArgument, match="number is that of no open transaction"):
+        caller.call(message_frames.MoveMessages(queue, lookups(caller, queue), other, number))
+    driver.turn(SessionClosed(caller.number))
+    caller = driver.session()
+    assert (len(look_into(driver.manager).state.uploads), bodies(caller, other)) == (1, [])
 
 
 def test_only_kept_messages_are_dropped_and_none_moves_to_the_system(driver: ManagerDriver) -> None:
