@@ -6,6 +6,7 @@ in one is never renamed, never gets another default, and never becomes keyword-o
 
 from __future__ import annotations
 
+import importlib
 import inspect
 
 import pytest
@@ -39,7 +40,7 @@ CALLS = {
         {"path": NEEDED},
         {"quota": "8GiB", "journal_quota": "8GiB", "name": None, "listen": None},
     ),
-    "connect": ({"url": None}, {}),
+    "connect": ({"url": None}, {"ca": None, "cert": None, "key": None, "token": None}),
     "restore": ({"archive": NEEDED, "path": NEEDED}, {}),
     "Manager.create_queue": (
         {"name": NEEDED},
@@ -87,11 +88,12 @@ CALLS = {
             "retry_delay": 0.0,
             "then": "reject",
             "poison": "poison",
-            "reconnect": False,
+            "workers": 1,
+            "reconnect": True,
         },
     ),
     "Receiver.handle_next": ({"handler": NEEDED, "timeout": None}, {}),
-    "Receiver.run": ({"handler": NEEDED, "stop": NEEDED}, {"workers": 1, "report": None}),
+    "Receiver.run": ({"handler": NEEDED, "stop": NEEDED}, {"report": None}),
     "Transaction.commit": ({}, {}),
     "Transaction.abort": ({}, {}),
     "Transaction.prepare": ({}, {}),
@@ -198,7 +200,7 @@ FOLDERS = {
         "tell": None,
     },
     "receive": {
-        "queue": NEEDED, "target": NEEDED, "tree": False, "preserve": False,
+        "queue": NEEDED, "target": NEEDED, "tree": True, "preserve": True, "follow": True,
         "on_conflict": "number", "command": None, "retries": 5, "retry_delay": 0.0,
         "then": "move", "poison": "poison", "workers": 1, "sync": True, "count": None,
         "timeout": 0, "stop": None, "tell": None,
@@ -206,14 +208,32 @@ FOLDERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_call_of_folders_takes_what_was_promised(name):
-    import dray.folders
+SPARK = {
+    "register": {"spark": NEEDED},
+    "land": {
+        "url": NEEDED, "queue": NEEDED, "out": NEEDED, "as_": "auto", "table": "parquet",
+        "fail_on_data_loss": False, "accept_new_queue": False,
+    },
+    "settling": {"write": NEEDED},
+    "open_payload": {"row": NEEDED},
+    "audit": {"sources": NEEDED, "out": None},
+}  # fmt: skip
 
-    taken = inspect.signature(getattr(dray.folders, name)).parameters
-    assert {each: taken[each].default for each in FOLDERS[name]} == FOLDERS[name]
+
+@pytest.mark.parametrize(
+    ("module", "name", "promised"),
+    [
+        *(("dray.folders", name, promised) for name, promised in FOLDERS.items()),
+        *(("dray.spark", name, promised) for name, promised in SPARK.items()),
+    ],
+)
+def test_a_call_of_a_module_takes_what_was_promised(module, name, promised):
+    """The first ones without a default come by position, all others by keyword."""
+    taken = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    assert {each: taken[each].default for each in promised} == promised
     positional = [each for each in taken.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
-    assert [each.name for each in positional] == list(FOLDERS[name])[:2]
+    assert [each.name for each in positional] == list(promised)[: len(positional)]
+    assert all(each.default is NEEDED for each in positional)
 
 
 @pytest.mark.parametrize(
