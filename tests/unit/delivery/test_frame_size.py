@@ -156,3 +156,9 @@ def test_a_fast_line_carries_the_longest_frames_after_the_first_window(delay_s):
     assert sizes[:first_window] == [200 * KIB] * first_window
     assert min(sizes[-40:-1]) == 40 * 100 * KIB
     assert len(sizes) < first_window + 120
+
+
+def test_acknowledgments_of_one_instant_count_as_those_of_a_fast_line():
+    size = fresh()
+    size.acknowledged(MIB, 100.0)
+    assert size.bytes == MIB

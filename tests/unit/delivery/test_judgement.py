@@ -330,3 +330,10 @@ def test_a_number_without_a_sequence_was_never_stated():
     assert known.standing is Standing.FITS
     unknown = judge(PeerPosition(0, 1, 0), past, [], nothing)
     assert unknown.standing is Standing.OLDER_COPY
+
+
+def test_incarnations_are_numbered_upwards_and_only_the_lower_half_is_drawn():
+    first = next_incarnation([], (5 << 32) | 7, 0)
+    second = next_incarnation([first], (5 << 32) | 9, 3)
+    assert [first.number, second.number] == [(1 << 32) | 7, (2 << 32) | 9]
+    assert second.age == 3

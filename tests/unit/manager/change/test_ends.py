@@ -328,6 +328,7 @@ def test_every_negative_end_warns_its_source_as_the_page_says(
         return
     assert here == (dead == "yes"), dead
     assert ("dead letter in" in notice.sentence) == (dead == "yes")
+    assert notice.sentence.endswith("; look at it there") == ((where, how) == (THERE, DAMAGE))
     if dead == "in quarantine":
         host = run.here if where.startswith("outgoing") else run.there
         assert count(host, "system$;quarantine") == 1

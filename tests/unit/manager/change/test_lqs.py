@@ -200,6 +200,7 @@ def test_what_nobody_may_edit_goes_to_quarantine_and_the_file_is_made_anew(drive
     driver.start()
     (notice,) = driver.manager.notices()
     assert f"quarantine/{ORDERS}.1" in str(notice)
+    assert driver.manager.files_report.quarantined == [ORDERS]
     assert (driver.quarantine / f"{ORDERS}.1").read_bytes() == edited
     assert (driver.folder / ORDERS).read_bytes() == before
     assert driver.info("orders").message_count == 1

@@ -10,7 +10,7 @@ from dray.manager.notices import NoticeKind
 from dray.manager.state.outcomes import BatchOutcomes
 from dray.model import callers
 from dray.model.classes import TransactionStatus
-from dray.model.limits import QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
+from dray.model.limits import BATCH_DIGEST_BYTES_MAX, QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
 from dray.model.message import Message
 from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
 from dray.wire import batch_frames, frames, message_frames, queue_frames
@@ -372,3 +372,21 @@ def test_too_many_staged_transactions_are_refused(job: Job, monkeypatch) -> None
     with pytest.raises(errors.Misuse, match="staged for batches; settle"):
         job.stage(b"two")
     assert job.info().staged_count == 1
+
+
+def test_a_digest_is_kept_up_to_its_last_byte_and_not_beyond(job: Job) -> None:
+    assert job.commit(job.stage(b"1"), digest=bytes(BATCH_DIGEST_BYTES_MAX)).committed
+    with pytest.raises(errors.InvalidArgument, match="digest"):
+        job.commit(job.stage(b"2", batch=1), batch=1, digest=bytes(BATCH_DIGEST_BYTES_MAX + 1))
+    assert job.bodies() == [b"1"]
+
+
+def test_a_batch_may_have_as_many_messages_as_a_transaction_and_not_one_more(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.transactions.batches.TRANSACTION_OPERATIONS_MAX", 3)
+    assert job.commit(job.stage(b"1", b"2"), job.stage(b"3")).committed
+    staged = [job.stage(b"4", b"5", batch=1), job.stage(b"6", b"7", batch=1)]
+    with pytest.raises(errors.TransactionAborted, match="one commit may have 3 messages"):
+        job.commit(*staged, batch=1)
+    assert job.bodies() == [b"1", b"2", b"3"]
