@@ -498,3 +498,20 @@ def test_a_range_of_a_message_that_its_asker_holds_waits_for_no_sync_and_of_othe
     caller.call(message_frames.Abort(taking))
     (available,) = caller.answers(caller.ask(read))
     assert (held.held, available.held) == (False, True)
+
+
+def test_of_a_large_message_without_its_trailer_the_list_counts_the_fragments_that_are_there(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    send_large(caller, queue, 2, transaction, trailer=False)
+    caller.commit(transaction, 2)
+    transaction = caller.number_for()
+    send_large(caller, queue, 3, transaction)
+    caller.commit(transaction, 3)
+    listed = caller.call(large_frames.LargeList(queue, 0, 10)).entries
+    assert [each.fragment_count for each in listed] == [2, 3]
+    with pytest.raises(errors.LargeMessageHole) as raised:
+        take_large(caller, queue, 0, peek=True, repair=True)
+    assert "could not be repaired" not in str(raised.value), "nobody has tried"

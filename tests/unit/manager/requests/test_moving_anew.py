@@ -309,3 +309,11 @@ def test_more_messages_than_one_fact_can_hold_do_not_move(
         move(caller, queue, both, other)
     monkeypatch.setattr("dray.manager.requests.moving.MOVED_BYTES", most // 2)
     assert move(caller, queue, both, other) == 2
+
+
+def test_a_message_without_a_time_has_none_where_it_is_moved_to(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    journal, target = kept(caller, Message(body=b"a")), caller.create("target")
+    move(caller, journal, positions(driver, journal), target)
+    driver.advance(1_000.0)
+    assert caller.receive(target)[1] == [b"a"]

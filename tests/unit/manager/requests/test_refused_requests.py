@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 
 from dray import errors
 from dray.manager.events import CloseSession, HangUp, LinkFrame, LinkUp, SessionOpened
 from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.wire import frames, message_frames, peer_frames, queue_frames
+from dray.wire.record import PLAIN, encode_record
 from dray.wire.stream import Frame
 from tests.inspection import look_into
 from tests.unit.manager import conftest
@@ -117,3 +119,20 @@ def test_the_transaction_number_that_is_the_first_of_all_is_one(driver):
         look_into(driver.manager).sessions[caller.number], 1
     )
     assert begun.number == 1
+
+
+@pytest.mark.parametrize("wrong", ["source", "size", "both"])
+def test_a_record_of_another_source_or_of_another_length_is_refused(driver, wrong):
+    caller = driver.session()
+    queue = caller.create("orders")
+    source = bytes.fromhex(driver.manager_id)
+    if wrong != "size":
+        source = bytes(len(source))
+    head, body = encode_record(Message(body=b"body"), source, caller.number_for(), PLAIN)
+    record = head + bytes(body)
+    if wrong != "source":
+        record += b"more"
+    send = message_frames.Send(queue, 0, [len(record)], [crc32c(record)], True)
+    (answer,) = caller.answers(caller.ask(send, record))
+    assert answer.head.error == errors.InvalidArgument.code
+    assert not caller.what_is_in(queue)[1]

@@ -252,3 +252,14 @@ def test_a_status_is_taken_back_with_the_message_that_moves_aside(
     assert said(caller, "statusq") == [("files", sequences[0], Verdict.COMPLETE)]
     (status,) = look_into(driver.manager).state.queues.named("statusq").index.everything()
     assert unpack(status).length > 0
+
+
+def test_a_message_that_has_a_status_is_given_to_one_receiver_only(caller: Caller):
+    queue, status_queue = caller.open("files"), caller.open("statusq")
+    send_whole(caller, queue)
+    taking = caller.number_for()
+    take_large(caller, queue, taking, status_queue=status_queue)
+    caller.call(message_frames.Abort(taking))
+    take_large(caller, queue, caller.number_for())
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(caller, queue, caller.number_for(), status_queue=status_queue)

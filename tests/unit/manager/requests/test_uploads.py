@@ -476,3 +476,31 @@ def test_room_of_parts_that_were_not_marked_is_free_when_their_sender_is_gone(
     upload = look_into(driver.manager).transactions[sender.number]
     left = sum(each.extent.length for sends in upload.sends.values() for each in sends)
     assert ledger.staged[Account.COMPUTER] == left < more[Account.COMPUTER]
+
+
+def test_an_open_transaction_that_is_no_upload_cannot_be_resumed_as_one(caller: Caller) -> None:
+    queue, number = caller.create("orders"), caller.number_for()
+    caller.send(queue, Message(body=b"x"), transaction=number)
+    resume = large_frames.UploadResume(f"{caller.driver.manager_id}\\{number}")
+    state = caller.call(resume)
+    assert isinstance(state, large_frames.UploadState)
+    caller.commit(number, 1)
+    assert caller.receive(queue)[1] == [b"x"]
+
+
+def test_the_same_mark_may_come_twice(driver: ManagerDriver, sender: Sender) -> None:
+    sender.begin()
+    sender.send(Part.HEADER)
+    sender.send(Part.FRAGMENT, 1)
+    assert sender.mark(2) == []
+    assert sender.mark(2) == []
+    assert sender.mark(1), "of fewer parts than were sent"
+
+
+def test_uploads_are_listed_by_queue_and_of_all_queues(sender: Sender, caller: Caller) -> None:
+    sender.begin()
+    listed = {
+        queue: [each.queue for each in caller.call(large_frames.ListUploads(queue)).uploads]
+        for queue in (0, sender.queue, caller.create("others"))
+    }
+    assert list(listed.values()) == [["heavy"], ["heavy"], []]
