@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray import errors
-from dray.manager.disk.room import Promise, RoomLeft
+from dray.manager.disk.room import Promise, RoomLeft, window_of
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
@@ -272,3 +272,49 @@ def test_what_was_refused_has_a_chance_when_a_heap_file_more_is_free(driver, mon
     ):
         monkeypatch.setattr(type(room), "free", free)
         assert room.free_for(50) == expected
+
+
+class Free:
+    """The free bytes of a disk at the last look, and now."""
+
+    def __init__(self, lately: int, now: int) -> None:
+        self.lately, self.now, self.looks = lately, now, 0
+
+    def __call__(self, *, anew: bool = True) -> int:
+        self.looks += anew
+        return self.now if anew else self.lately
+
+
+@pytest.mark.parametrize(
+    ("lately", "now", "has", "looks"),
+    [
+        (LOW + 10, 0, True, 0),
+        (LOW + 9, LOW + 10, True, 1),
+        (LOW + 9, LOW + 9, False, 1),
+        (0, LOW + 11, True, 1),
+    ],
+)
+def test_the_disk_is_looked_at_anew_only_where_the_last_look_would_refuse(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, *, lately, now, has, looks
+) -> None:
+    free = Free(lately, now)
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.store, "free_bytes", free)
+        assert RoomLeft(driver.store, LOW).has(10) == has
+    assert free.looks == looks
+
+
+def test_a_turn_has_said_enough_when_a_portion_waits_for_the_log(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = RoomLeft(driver.store, LOW)
+    for short, enough in ((1, False), (0, True), (-1, True)):
+        with monkeypatch.context() as patch:
+            waiting = room.portion_bytes - short
+            patch.setattr(driver.store, "waiting_bytes", waiting)
+            assert room.has_said_enough == enough
+
+
+def test_one_message_may_be_under_way_whatever_the_log() -> None:
+    assert window_of(0) == 1
+    assert window_of(1 << 20) > 1

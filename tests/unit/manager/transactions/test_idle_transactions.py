@@ -8,7 +8,7 @@ import pytest
 
 from dray import errors
 from dray.model.message import Message
-from dray.wire import message_frames
+from dray.wire import message_frames, queue_frames
 from tests.unit.manager.conftest import ManagerDriver
 
 
@@ -77,3 +77,32 @@ def test_a_prepared_transaction_is_never_idle(driver: ManagerDriver) -> None:
     name = f"{driver.manager_id}\\{transaction}"
     caller.call(message_frames.SettlePrepared(name, commit=True))
     assert caller.receive(queue)[1] == [b"a"]
+
+
+def test_a_receive_that_waits_keeps_its_own_transaction_and_no_other(driver: ManagerDriver) -> None:
+    caller, other = driver.session(), driver.session()
+    queue, empty = caller.create("orders"), caller.create("empty")
+    used, idle = caller.number_for(), caller.number_for()
+    for number in (used, idle):
+        caller.send(queue, Message(body=b"a"), transaction=number)
+    caller.ask(message_frames.Receive(empty, used, 1000.0))
+    other.ask(message_frames.Receive(empty, 0, 1000.0))
+    driver.advance(61.0)
+    with pytest.raises(errors.TransactionAborted):
+        caller.commit(idle, 1)
+    caller.commit(used, 1)
+    assert caller.receive(queue)[1] == [b"a"]
+
+
+def test_an_open_transaction_is_listed_without_queues_that_were_deleted(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    orders, gone = caller.create("orders"), caller.create("gone")
+    transaction = caller.number_for()
+    for queue in (orders, gone):
+        caller.send(queue, Message(body=b"a"), Message(body=b"b"))
+        caller.receive(queue, transaction=transaction)
+    caller.call(queue_frames.DeleteQueue("gone"))
+    (listed,) = caller.call(message_frames.ListPrepared()).open
+    assert listed.held == {"orders": 2}
