@@ -131,6 +131,25 @@ def test_the_answer_to_the_question_counts_as_an_order_ack():
     assert sender.stream.condition is StreamCondition.CONNECTED
 
 
+def test_every_word_that_lets_the_stream_go_on_ends_the_silence_of_the_peer():
+    sender = Sender()
+    assert sender.stream.silent_since is None
+    sender.admit(4)
+    sender.give(LinkReady(), at=1.0)
+    assert sender.stream.silent_since == 1.0
+    sender.give(Tick(), at=31.0)
+    assert sender.stream.silent_since == 1.0
+    sender.give(PeerState(0, 0), at=40.0)
+    assert sender.stream.silent_since == 40.0, "it has messages now"
+    sender.give(PeerState(NOON_ID, 2), at=50.0)
+    assert sender.stream.silent_since == 50.0, "it still has some"
+    sender.give(Refused("full"), at=60.0)
+    assert sender.stream.silent_since == 60.0
+    sender.give(LinkLost(), at=70.0)
+    sender.give(LinkReady(), at=80.0)
+    assert sender.stream.silent_since == 80.0
+
+
 def test_a_peer_at_an_older_sequence_is_sent_everything():
     sender = Sender()
     sender.admit(2)
