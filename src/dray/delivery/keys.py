@@ -45,7 +45,7 @@ class ManagerKey:
         """The public key."""
         return self._key.public_key().public_bytes_raw()
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The id of the manager whose key it is."""
         return id_of(self.public)

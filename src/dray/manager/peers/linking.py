@@ -128,7 +128,8 @@ def older_copy(peer: Peer, upto: int) -> str:
     return (
         f"the manager at {peer.host}:{peer.port} has message {upto} of this queue, which this data"
         " directory does not have: it is an older copy, or it lost its last commits; no message is"
-        " lost or sent twice, and delivery goes on, but check what else this queue manager lost"
+        " sent twice, and delivery goes on, but check what else this queue manager lost, such as"
+        " dead letters of messages that were refused"
     )
 
 
