@@ -181,6 +181,7 @@ def test_a_clone_beside_its_running_source_delivers_nothing_and_both_ends_say_wh
     assert told.startswith(f"{pair.url}: the queue manager at 127.0.0.1:")
     assert "another copy of this data directory" in told
     assert "stop one of them" in told
+    until(lambda: pair.destination.warnings("other-copy"))
     (told,) = pair.destination.warnings("other-copy")
     assert "two copies of its data directory" in told
     pair.delivered(b"true 1")
