@@ -51,7 +51,8 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     """Long files first, so that none is left to one worker at the end while the other is idle.
 
-    Spark before all: its gateway waits by select(), which cannot name a file above the 1,024th.
+    Spark before all, and its session before any driver: no other work of one process is so long.
+    Its gateway waits by select() besides, which cannot name a file above the 1,024th.
     """
     items.sort(key=_rank)
 
@@ -68,4 +69,5 @@ def pytest_collection_finish():
 
 def _rank(item):
     folder = item.path.relative_to(TESTS).parts[0]
-    return LONG.index(folder) if folder in LONG else len(LONG)
+    rank = LONG.index(folder) if folder in LONG else len(LONG)
+    return rank, not work_units.needs_session(item.nodeid)

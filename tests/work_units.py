@@ -22,8 +22,12 @@ class WorkUnits(LoadFileScheduling):
     """Gives a process one file after the other, and one process all files of Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return SPARK if file.startswith(SPARK) and file not in WITHOUT_SESSION else file
+        return SPARK if needs_session(nodeid) else super()._split_scope(nodeid)
+
+
+def needs_session(nodeid: str) -> bool:
+    """Whether a test runs in the process with the session of Spark."""
+    return nodeid.startswith(SPARK) and nodeid.partition("::")[0] not in WITHOUT_SESSION
 
 
 @pytest.hookimpl(optionalhook=True)
