@@ -23,6 +23,7 @@ from dray.manager.context import Context
 from dray.manager.entries import (
     Entry,
     any_came_back_in,
+    entries_in,
     fields_in,
     is_express_entry,
     lookup_id_of,
@@ -51,29 +52,31 @@ _LENGTH_AND_CRC: Final = slice(2, 4)
 
 
 def refuse_damaged(
-    context: Context, queue: StoredQueue, found: list[bytes], body: Body, *, thorough: bool
+    context: Context, queue: StoredQueue, packed: bytes, body: Body, *, thorough: bool
 ) -> None:
     """Move aside what is damaged of a receive's records, and raise `StoreCorrupt` if any is.
 
     Without `thorough` what goes from the heap file to the socket is only checked if it has come
     back from a receiver.
     """
-    only_sent = not thorough and all(isinstance(piece, Extent) for piece in body)
-    if only_sent and not any_came_back_in(b"".join(found)):
+    only_sent = not thorough and not any_came_back_in(packed)
+    if only_sent and all(isinstance(piece, Extent) for piece in body):
         return
-    if (thorough or not any(isinstance(piece, Extent) for piece in body)) and _all_intact(
-        context.store, b"".join(found), body
+    has_extents = any(isinstance(piece, Extent) for piece in body)
+    if (thorough or only_sent or not has_extents) and _all_intact(
+        context.store, packed, body, only_sent=only_sent
     ):
         return
-    entries = [unpack(packed) for packed in found]
+    found = entries_in(packed)
+    entries = [unpack(each) for each in found]
     checks = _checks(context.store, entries, body, thorough=thorough)
-    damaged = [packed for packed, intact in zip(found, checks, strict=True) if not intact]
+    damaged = [each for each, intact in zip(found, checks, strict=True) if not intact]
     if not damaged or queue.number == QUARANTINE:
         return
     first = unpack(damaged[0])
     name = file_name(first.file)
     then = "it is a part of a large message; reject that message"
-    if all(part_of(packed) == Part.PLAIN for packed in damaged):
+    if all(part_of(each) == Part.PLAIN for each in damaged):
         set_aside(context, queue, damaged)
         went = f"moved to {QUARANTINE_NAME!r}"
         if is_express_entry(damaged[0]):
@@ -179,19 +182,28 @@ def _without_express(context: Context, queue: StoredQueue, damaged: list[bytes])
     return [packed for packed in damaged if not is_express_entry(packed)]
 
 
-def _all_intact(store: Records, packed: bytes, body: Body) -> bool:
-    """Whether all records of a receive are what their senders sent; neighbours are read at once."""
-    claims = [fields[_LENGTH_AND_CRC] for _, fields in fields_in(packed)]
-    lengths = iter(claims)
+def _all_intact(store: Records, packed: bytes, body: Body, *, only_sent: bool) -> bool:
+    """Whether all records of a receive are what their senders sent; neighbours are read at once.
+
+    With `only_sent` those are not looked at that go from the heap file to the socket.
+    """
+    claims = (fields[_LENGTH_AND_CRC] for _, fields in fields_in(packed))
     records: list[memoryview] = []
+    checksums: list[int] = []
     for piece in body:
+        if only_sent and isinstance(piece, Extent):
+            left = piece.length
+            while left:
+                left -= next(claims)[0]
+            continue
         run = memoryview(piece if isinstance(piece, bytes) else store.read(piece))
         at = 0
         while at < len(run):
-            length, _ = next(lengths)
+            length, crc = next(claims)
             records.append(run[at : at + length])
+            checksums.append(crc)
             at += length
-    return [*map(crc32c.crc32c, records)] == [crc for _, crc in claims]
+    return [*map(crc32c.crc32c, records)] == checksums
 
 
 def _checks(store: Records, entries: list[Entry], body: Body, *, thorough: bool) -> Iterator[bool]:

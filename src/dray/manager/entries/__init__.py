@@ -42,6 +42,7 @@ from dray.manager.entries.packed import (
     lengths_in,
     part_count_in,
     places_in,
+    plain_in,
     positions_in,
     runs_in,
     transactions_in,

@@ -14,7 +14,7 @@ import heapq
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate, chain, islice, takewhile
+from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
 from dray.errors import Misuse
@@ -29,17 +29,17 @@ from dray.manager.entries import (
     lengths_in,
     lookup_id_of,
     marks_of,
-    part_count_in,
     part_of,
     place_in,
+    plain_in,
     positions_in,
     transactions_in,
 )
 from dray.manager.queue import StoredQueue
-from dray.manager.requests.receiving import within_frame
 from dray.manager.session import Session
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
+    FRAME_BODY_BYTES_MAX,
     RANGE_LIMITS_TIMES,
     RANGE_PIECES_MAX,
     RANGE_RUNS_MAX,
@@ -75,6 +75,8 @@ _COPIED = (
     *((8 - at, at) for at in range(8)),  # the position, which is big-endian in an entry
     *((entry_at + at, row_at + at) for entry_at, row_at, size in _FIELDS for at in range(size)),
 )
+_MERGED_AT_ONCE = 256
+"""As many as a page of a queue has (`queue/entry_pages.py`)."""
 _FINE_MESSAGES = 20_000
 """In a shorter queue pieces are cut between any two messages, in a longer one between pages."""
 
@@ -148,42 +150,60 @@ def handle_read(context: Context, session: Session, request_id: int, head: ReadR
     queue = context.state.queues.numbered(head.queue)
     if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
         raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
-    found = within_frame(_entries(queue, head), head.max_messages, head.max_bytes)
-    packed = b"".join(found)
-    if head.bodies and found:
+    packed = _within_frame(_readable(queue, head), head.max_messages, head.max_bytes)
+    if head.bodies and packed:
         body, given = bodies_in(context.store, packed), None
-        refuse_damaged(context, queue, found, body, thorough=False)
+        refuse_damaged(context, queue, packed, body, thorough=False)
     else:
-        heads = [_head_of(context, each) for each in found]
+        heads = [_head_of(context, each) for each in entries_in(packed)]
         body = (b"".join(heads),) if heads else ()
         given = [len(each) for each in heads]
     answer = RangeRead(queue.born, _rows(packed, given))
     context.answer(session, request_id, answer, body)
 
 
-def _entries(queue: StoredQueue, head: ReadRange) -> Iterator[bytes]:
-    """The messages of a range in the order of their positions, also those that are held."""
+def _within_frame(runs: Iterator[bytes], max_messages: int, max_bytes: int) -> bytes:
+    """As many messages as were asked for and fit one frame, but one at least."""
+    room = min(max_bytes or FRAME_BODY_BYTES_MAX, FRAME_BODY_BYTES_MAX)
+    found: list[bytes] = []
+    count = total = 0
+    for run in runs:
+        some = run[: (max_messages - count) * ENTRY_BYTES]
+        lengths = lengths_in(some)
+        size = sum(lengths)
+        if total + size > room:
+            fit = bisect_right(list(accumulate(lengths, initial=total)), room) - 1
+            found.append(some[: max(fit, int(not count)) * ENTRY_BYTES])
+            break
+        found.append(some)
+        count, total = count + len(lengths), total + size
+        if count == max_messages:
+            break
+    return b"".join(found)
+
+
+def _readable(queue: StoredQueue, head: ReadRange) -> Iterator[bytes]:
+    """The messages of a range by position, also those that are held; packed, many in one piece."""
     held = [each for each in queue.index.held_entries() if lookup_id_of(each) > head.after]
-    entries: Iterator[bytes]
-    if held:
-        held.sort(key=lookup_id_of)
-        available = queue.index.in_position_order(head.after)
-        entries = heapq.merge(available, held, key=lookup_id_of)
-        if head.upto:
-            entries = takewhile(lambda packed: lookup_id_of(packed) <= head.upto, entries)
-    else:
-        entries = _available(queue, head)
-    return (packed for packed in entries if not part_of(packed)) if head.plain else entries
-
-
-def _available(queue: StoredQueue, head: ReadRange) -> Iterator[bytes]:
-    """The available messages of a range; where many are packed together, only the last is asked."""
-    for run in queue.index.runs_in_position_order(head.after):
+    runs = queue.index.runs_in_position_order(head.after)
+    if held or not queue.index.is_of_one_priority():
+        runs = _merged(held, runs, min(head.max_messages, _MERGED_AT_ONCE))
+    for run in runs:
+        wanted = run
         if head.upto and lookup_id_of(run[-ENTRY_BYTES:]) > head.upto:
-            count = sum(1 for each in positions_in(run) if each <= head.upto)
-            yield from entries_in(run[: count * ENTRY_BYTES])
+            wanted = run[: bisect_right(list(positions_in(run)), head.upto) * ENTRY_BYTES]
+        yield plain_in(wanted) if head.plain else wanted
+        if len(wanted) < len(run):
             return
-        yield from entries_in(run)
+
+
+def _merged(held: list[bytes], runs: Iterator[bytes], at_once: int) -> Iterator[bytes]:
+    """The entries of short runs in longer ones, with the held entries in their places."""
+    held.sort(key=lookup_id_of)
+    available = chain.from_iterable(map(entries_in, runs))
+    merged = heapq.merge(available, held, key=lookup_id_of)
+    while some := list(islice(merged, at_once)):
+        yield b"".join(some)
 
 
 def _rows(packed: bytes, given: list[int] | None = None) -> bytes:
@@ -217,12 +237,8 @@ def _first_held(queue: StoredQueue, head: MeasureRange) -> int:
 def _runs(queue: StoredQueue, head: MeasureRange) -> Iterator[bytes]:
     """The entries of a range, packed, many in one piece."""
     for run in queue.index.runs_in_position_order(head.after):
-        if not head.plain or not part_count_in(run):
-            yield run
-            continue
-        plain = b"".join([each for each in entries_in(run) if not part_of(each)])
-        if plain:
-            yield plain
+        if wanted := plain_in(run) if head.plain else run:
+            yield wanted
 
 
 def _ends(queue: StoredQueue, head: MeasureRange, stop: int) -> tuple[int, int]:

@@ -133,7 +133,7 @@ class Receives:
             return False
         packed = b"".join(found)
         envelopes, body = envelopes_in(packed), bodies_in(context.store, packed)
-        refuse_damaged(context, queue, found, body, thorough=at_once)
+        refuse_damaged(context, queue, packed, body, thorough=at_once)
         if not head.peek:
             if head.claim:
                 # As many as one fact can tell of, so nothing has to be counted.

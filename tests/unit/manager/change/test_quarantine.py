@@ -17,6 +17,7 @@ from dray.offline.checking import check_store
 from dray.offline.restoring import restore
 from dray.store.kinds import file_name
 from dray.wire import frames, large_frames, message_frames, peer_frames
+from dray.wire.range_frames import ReadRange
 from tests.inspection import look_into
 from tests.unit.manager import conftest
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
@@ -151,6 +152,23 @@ def test_a_damaged_message_does_not_stop_the_delivery_of_others(tmp_path: Path):
     assert found == [SMALL + b"0", SMALL + b"2"]
     aside = look_into(pair.source.manager).state.queues.named(QUARANTINE_NAME)
     assert len(aside.index) == 1
+
+
+def test_a_short_run_is_looked_at_though_a_long_one_goes_from_the_file_to_the_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(conftest, "HEAP_FILE_BYTES", 1 << 20)
+    caller = ManagerDriver(tmp_path / "data").session()
+    queue, other = caller.create("orders"), caller.create("other")
+    for message in (Message(body=bytes(100_000)), Message(body=SMALL)):
+        caller.send(queue, message)
+        caller.send(other, Message(body=SMALL))
+    read = ReadRange(queue, 0, 0, max_messages=9, max_bytes=0)
+    assert caller.call_whole(read)[1].endswith(SMALL)
+    damage(caller.driver, "orders", 1)
+    with pytest.raises(StoreCorrupt, match="position 2 of queue 'orders' is damaged"):
+        caller.call_whole(read)
+    assert not caller.call_whole(read)[1].endswith(SMALL)
 
 
 def test_a_long_message_that_was_given_back_is_looked_at_before_it_is_given_again(
