@@ -8,6 +8,7 @@ many messages, or large messages, its transaction sent to the queue; null if tha
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -127,6 +128,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema)
 
 
+@cache
 def spark_arrow(schema: pa.Schema) -> pa.Schema:
     """The same columns as Spark wants them back: its own spelling of nested fields."""
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -138,9 +138,13 @@ class MessageColumns:
 
     def _properties(self) -> dict[str, pa.Array]:
         count = len(self)
+        having = np.flatnonzero(self.headers["properties"]).tolist()
+        if not having:
+            none = pa.nulls(count, pa.string())
+            return {"label": pa.repeat("", count), "correlation_id": none}
         labels: list[str] = [""] * count
         correlations: list[str | None] = [None] * count
-        for at in np.flatnonzero(self.headers["properties"]).tolist():
+        for at in having:
             start = int(self._starts[at])
             properties = read_properties(self._body, read_header(self._body, start), start)
             labels[at], correlations[at] = properties.label, properties.correlation_id
@@ -158,12 +162,21 @@ class MessageColumns:
         has_large = rows["marks"] & MARK_LARGE != 0
         size = np.where(has_large, following, ordinal + following)
         return {
-            "transaction_id": _ids(sources, pa.array(rows["transaction"], mask=outside)),
+            "transaction_id": self._transaction_ids(sources, outside),
             "transaction_size": pa.array(size, mask=unknown),
             "position_in_transaction": pa.array(ordinal, mask=outside),
             "first_in_transaction": pa.array(rows["marks"] & MARK_FIRST != 0),
             "last_in_transaction": pa.array(rows["marks"] & MARK_LAST != 0),
         }
+
+    def _transaction_ids(self, sources: pa.Array, outside: np.ndarray[Any, Any]) -> pa.Array:
+        """One text for neighbours of one transaction, since most of them have many."""
+        numbers, pairs = self.rows["transaction"], self.headers["source"]
+        begins = np.ones(len(self), bool)
+        begins[1:] = (numbers[1:] != numbers[:-1]) | (pairs[1:] != pairs[:-1]).any(axis=1)
+        first = pa.array(np.flatnonzero(begins))
+        ids = _ids(sources.take(first), pa.array(numbers, mask=outside).take(first))
+        return ids.take(pa.array(np.cumsum(begins) - 1))
 
     def _sources(self) -> pa.Array:
         """The manager id of each source, as text."""
