@@ -43,6 +43,7 @@ NAMES = (
     "large_peers",
     "spark",
     "spark_large",
+    "spark_tasks",
     "spark_rows",
 )
 GROUPS = {"peers": ("small_peers", "two_hops", "two_managers", "transfer", "large_peers")}

@@ -43,7 +43,7 @@ from benches.small_peer_clients import (
     small_together,
 )
 from benches.spark_clients import land_in_turn
-from benches.spark_large_clients import land_large
+from benches.spark_large_clients import land_by_tasks, land_large
 from benches.spark_row_clients import open_table, read_rows
 from benches.spark_trigger_clients import trigger_queries
 from dray.client.awaited import transfers
@@ -393,6 +393,7 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         accept_file,
         poll_pages,
         land_in_turn,
+        land_by_tasks,
         land_large,
         open_table,
         read_rows,

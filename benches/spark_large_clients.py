@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import dray
+from benches.own_cables import own_cables
 from benches.processor_time import tree_of
 from dray.model.limits import MIB
 
@@ -59,6 +60,27 @@ def land_large(
         "rates": rates, "copies": copies, "copy_two": copy_two, "one": one,
         "two": two, "peak": peak() - idle,
     }  # fmt: skip
+
+
+def land_by_tasks(port: int, work: str, *, long: int, cable: int) -> dict[str, float]:
+    """Land a long message by one task and by two, without and with a cable for each task; in MB/s.
+
+    A cable takes that many bytes a second. Two `cp` copy half of the message each.
+    """
+    from dray.spark import spark_session
+
+    folder, rates = Path(work), {}
+    rates["copy_one"] = long / 1e6 / _copy(folder, [long])
+    rates["copy_two"] = long / 1e6 / _copy(folder, [long // 2] * 2, at_once=True)
+    with spark_session() as session, own_cables(port, cable) as cabled:
+        for name, its_port in (("", port), ("cable_", cabled)):
+            url = f"dray://127.0.0.1:{its_port}"
+            _land(url, folder, f"{name}warm", [_WARM_BYTES], session=session)
+            with mock.patch(_PIECES, 1 << 62):
+                one = _land(url, folder, f"{name}first", [long], session=session)
+            two = _land(url, folder, f"{name}second", [long], session=session)
+            rates |= {f"{name}one": long / 1e6 / one, f"{name}two": long / 1e6 / two}
+    return rates
 
 
 def _land(url: str, folder: Path, name: str, lengths: list[int], *, session: SparkSession) -> float:
