@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
+from dray.model.limits import MESSAGE_NUMBER_MAX
 from dray.model.queue import OpenTransactionInfo
 from dray.wire.head import BATCH, Head
 from dray.wire.selections import Select, SelectFirst
@@ -107,6 +108,18 @@ FOLLOWING_MAX = 1023
 """`Envelope.following` says no more than this."""
 
 
+_TIME_US_MAX: Final = 253_402_300_799_999_999
+"""The end of the year 9999, the last that a calendar has."""
+_Byte = Annotated[int, msgspec.Meta(ge=0, le=(1 << 8) - 1)]
+_Short = Annotated[int, msgspec.Meta(ge=0, le=(1 << 16) - 1)]
+_Word = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=MESSAGE_NUMBER_MAX)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=_TIME_US_MAX)]
+_Left = Annotated[int, msgspec.Meta(ge=-1, le=_TIME_US_MAX)]
+_Ordinal = Annotated[int, msgspec.Meta(ge=0, le=(1 << 22) - 1)]
+"""Above `TRANSACTION_OPERATIONS_MAX`, and what a queue entry has room for."""
+
+
 class Envelope(msgspec.Struct, array_like=True, frozen=True):
     """Properties of one record that managers add.
 
@@ -116,24 +129,24 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True):
     transaction sent to the queue, each large one counted once. Between managers only, `number` is
     its number in the stream, `move_count` how many managers have forwarded it, `remaining_us` the
     time until it expires in its queue and `reaching_us` the time it has left to get there (-1: for
-    ever).
+    ever). A value out of bounds has no place in a queue entry, and breaks the protocol.
     """
 
-    lookup_id: int
-    length: int
-    crc: int
-    transaction: int
-    sent_us: int
-    arrived_us: int
-    marks: int
-    message_class: int = 0
-    abort_count: int = 0
-    move_count: int = 0
-    ordinal: int = 0
-    number: int = 0
-    remaining_us: int = -1
-    reaching_us: int = -1
-    following: int = 0
+    lookup_id: _Number
+    length: _Word
+    crc: _Word
+    transaction: _Number
+    sent_us: _Time
+    arrived_us: _Time
+    marks: _Byte
+    message_class: _Short = 0
+    abort_count: _Word = 0
+    move_count: _Word = 0
+    ordinal: _Ordinal = 0
+    number: _Number = 0
+    remaining_us: _Left = -1
+    reaching_us: _Left = -1
+    following: _Word = 0
 
 
 class Messages(Head, frozen=True):

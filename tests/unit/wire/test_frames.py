@@ -8,6 +8,7 @@ import sys
 import crc32c
 import msgspec
 import pytest
+from msgspec import structs as records
 
 from dray.errors import (
     DrayError,
@@ -17,7 +18,13 @@ from dray.errors import (
     every_error,
     from_code,
 )
-from dray.model.limits import FRAME_BODY_BYTES_MAX, HOLES_NAMED_MAX
+from dray.manager.entries.layout import ORDINAL_BITS
+from dray.model.limits import (
+    FRAME_BODY_BYTES_MAX,
+    HOLES_NAMED_MAX,
+    MESSAGE_NUMBER_MAX,
+)
+from dray.wire import peer_frames
 from dray.wire.file_frames import SendFile
 from dray.wire.frames import (
     FRAME_HEADER,
@@ -34,6 +41,7 @@ from dray.wire.frames import (
     read_frame_header,
 )
 from dray.wire.head import Head
+from dray.wire.message_frames import Envelope
 from dray.wire.peer_frames import RepairAnswer, RepairWanted
 from dray.wire.queue_frames import OpenQueue
 from dray.wire.selections import SelectFirst
@@ -61,6 +69,37 @@ def test_every_module_of_frames_is_known_to_the_decoder():
 def test_a_frame_names_as_many_missing_parts_as_it_may(kind):
     head = kind(1, 1, [[2**31 - 2, 2**31 - 1]] * HOLES_NAMED_MAX)
     assert [each for each, _, _ in heard(encoded(head, 9))] == [head]
+
+
+@pytest.mark.parametrize("field", Envelope.__struct_fields__)
+@pytest.mark.parametrize("wrong", [-2, -(1 << 63), 1 << 63, (1 << 64) - 1])
+def test_an_envelope_with_a_number_out_of_bounds_breaks_the_protocol(field, wrong):
+    """A queue entry had no room for it, and the queue manager of the receiver ended."""
+    good = Envelope(1, 64, 0, 1, 1, 1, 3)
+    data = peer_frames.Data(5, 1, 0, [records.replace(good, **{field: wrong})])
+    with pytest.raises(ProtocolError):
+        heard(encoded(data))
+
+
+@pytest.mark.parametrize(
+    ("field", "highest"),
+    [
+        ("marks", 255),
+        ("message_class", 65_535),
+        ("ordinal", (1 << ORDINAL_BITS) - 1),
+        ("move_count", (1 << 32) - 1),
+        ("number", MESSAGE_NUMBER_MAX),
+        ("remaining_us", 253_402_300_799_999_999),
+    ],
+)
+def test_the_bounds_of_an_envelope_are_those_of_a_queue_entry(field, highest):
+    fits = Envelope(1, 64, 0, 1, 1, 1, 3)
+    data = peer_frames.Data(5, 1, 0, [records.replace(fits, **{field: highest})])
+    assert [each for each, _, _ in heard(encoded(data))] == [data]
+    with pytest.raises(ProtocolError):
+        heard(encoded(records.replace(data, envelopes=[
+            records.replace(fits, **{field: highest + 1})
+        ])))  # fmt: skip
 
 
 SAID_OF_OMISSION = {
