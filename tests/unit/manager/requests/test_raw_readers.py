@@ -52,3 +52,29 @@ def test_whoever_waits_is_told_when_the_raw_reader_commits(driver: ManagerDriver
     assert isinstance(answer, Answer)
     assert isinstance(answer.head, frames.Failed)
     assert answer.head.error == "large-message-hole"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("crashes", [0, 1, 2])
+def test_parts_that_a_prepared_transaction_took_singly_are_held_until_it_is_settled(
+    driver: ManagerDriver, crashes: int, *, commit: bool
+) -> None:
+    caller = driver.session()
+    queue, taking = caller.create("files"), caller.number_for()
+    sent_large(caller, queue, 3)
+    caller.receive(queue, transaction=taking, max_messages=2, guarded=False)
+    caller.call(message_frames.Prepare(taking, 0))
+    for _ in range(crashes):
+        driver.crash()
+        caller = driver.session()
+    queue = caller.open("files")
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(caller, queue, caller.number_for())
+    settled = f"{driver.manager_id}\\{taking}"
+    caller.call(message_frames.SettlePrepared(settled, commit=commit))
+    if commit:
+        with pytest.raises(errors.LargeMessageHole) as told:
+            take_large(caller, queue, caller.number_for())
+        assert told.value.missing == ["header", [1, 1]]
+    else:
+        assert len(take_large(caller, queue, caller.number_for()).parts) == 3
