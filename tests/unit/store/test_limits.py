@@ -169,3 +169,41 @@ def test_a_sixteenth_of_the_log_takes_no_facts(disk, beyond, refusal):
     # Behind the opening group it fits no more now, but would in an empty log; or in none.
     with pytest.raises(refusal):
         store.begin_sync()
+
+
+OPENING = 512
+"""Bytes of the opening group of a start, which counts as facts that no checkpoint has."""
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_checkpoint_has_room_for_five_fourths_of_the_facts_and_16_kib_more(disk, store, beyond):
+    free = 64 * KIB - 512
+    facts = (free - 16 * KIB) * 4 // 5 - OPENING
+    store.have_checkpoint_room(facts + beyond)
+    assert (len(disk.image("MQTrans.lg1")) > 64 * KIB) == bool(beyond)
+
+
+def test_a_checkpoint_grows_by_a_quarter_ahead_and_by_64_kib_at_least(disk, store):
+    for facts, ahead in ((100_000, 64 * KIB), (1_000_000, None)):
+        state = (facts + OPENING) * 5 // 4 + 16 * KIB
+        store.have_checkpoint_room(facts)
+        assert len(disk.image("MQTrans.lg1")) == 512 + state + (ahead or state // 4)
+
+
+def test_a_start_follows_the_log_256_kib_at_a_time_and_looks_through_it_a_mib_at_a_time(
+    disk, store, monkeypatch
+):
+    store.append(b"turn 1")
+    store.sync()
+    lengths = []
+    read_into = SimFile.read_into
+
+    def read(file, view, offset):
+        if file.name == "QMLog":
+            lengths.append(len(view))
+        return read_into(file, view, offset)
+
+    monkeypatch.setattr(SimFile, "read_into", read)
+    Store(disk.kill()).recover(Ledger().load)
+    pieces = {length for length in lengths if length >= KIB}
+    assert pieces == {256 * KIB, MIB}
