@@ -65,6 +65,14 @@ def test_a_turn_with_little_payload_syncs_the_log_alone(disk, store, ledger):
     assert disk.syncs - syncs == 1 + 2
 
 
+def test_the_first_little_payload_after_a_start_syncs_the_log_alone(disk, store, ledger):
+    disk = disk.kill()
+    again, ledger = opened(disk)
+    syncs = disk.syncs
+    put(again, ledger, 2, b"a" * 1000)
+    assert disk.syncs - syncs == 1
+
+
 def test_the_bounds_of_a_group_are_those_of_the_limits():
     assert (COPIED_BYTES_LITTLE, COPIED_BYTES_MAX) == (16 << 10, 256 << 10)
     assert CHECKPOINT_SHORT_BYTES == 4 << 20

@@ -316,6 +316,29 @@ def test_a_file_that_ends_too_early_is_named(disk, heap):
     assert raised.value.event == 2083
 
 
+def occupancy(*extents):
+    stock = {}
+    for extent in extents:
+        stock.setdefault(extent.file, Occupancy(size=FILE_BYTES)).add(extent)
+    return stock
+
+
+def test_after_a_start_the_roomiest_files_take_payload_and_others_are_recycled_once_empty(disk):
+    heap = Heap(disk, FILE_BYTES)
+    extents = [heap.place(bytes(900)) for _ in range(6)]
+    heap.close()
+    again = Heap(disk, FILE_BYTES)
+    again.restore(occupancy(*extents))
+    assert again.free_files == 0
+    for extent in extents:
+        again.free(extent)
+    # Four of them are open, and take payload without being recycled.
+    assert (again.free_files, again.empty_files, again.live_bytes) == (2, 6, 0)
+    placed = [again.place(bytes(FILE_BYTES)) for _ in range(6)]
+    assert len({each.file for each in placed}) == 6
+    again.close()
+
+
 def test_a_recycled_file_that_lost_its_size_gets_it_back(disk, heap):
     heap.place(bytes(600))
     disk.cut_off("p0000001.mq", 0)
