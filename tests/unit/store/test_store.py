@@ -186,6 +186,17 @@ def test_the_facts_that_wait_for_a_group_are_counted_in_bytes(disk):
     assert store.waiting_bytes == 0
 
 
+def test_a_checkpoint_writes_a_group_only_for_facts_that_wait(disk):
+    store, ledger = opened(disk)
+    settled(store, ledger, b"told")
+    for waiting in (0, 1, 0):
+        if waiting:
+            store.append(b"turn 7")
+        groups = store.counters.groups
+        store.checkpoint(ledger.snapshot())
+        assert store.counters.groups - groups == waiting
+
+
 def test_a_start_counts_the_groups_and_facts_behind_the_checkpoint(disk):
     store, ledger = opened(disk)
     settled(store, ledger, b"before")
