@@ -397,6 +397,8 @@ def test_a_record_that_its_heap_file_does_not_hold_to_its_end_is_refused(tmp_pat
     heap = HeapReader(ReadOnlyDisk(tmp_path))
     assert heap.read(Extent(1, 2, 6)) == b"cdefgh"
     assert heap.read(Extent(1, 2, 6), offset=2, length=3) == b"efg"
+    assert heap.read(Extent(1, 2, 4), offset=2) == b"ef"
+    assert heap.read(Extent(1, 2, 4), offset=2, length=3) == b"ef"
     with pytest.raises(StoreCorrupt):
         heap.read(Extent(1, 2, 7))
     with pytest.raises(StoreCorrupt):

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from dray.errors import StoreCorrupt, StoreLocked
+from dray.errors import StoreCorrupt, StoreFull, StoreLocked
 from dray.store.decisions import LOG_NAME, TABLE, Act, FoundState, LogState, Pair, decide
 from dray.store.heap.maps import MAP_NAMES
 from dray.store.kinds import file_name
@@ -652,3 +652,50 @@ def test_a_log_that_was_just_made_is_not_searched(monkeypatch):
 def test_groups_that_are_cut_off_are_counted_in_words(count, groups):
     (sentence,) = doubts(count, unfinished=False)
     assert sentence.startswith(f"{groups} of facts cannot be used, because")
+
+
+def test_a_checkpoint_that_is_written_after_a_start_is_newer_than_those_before():
+    disk, _ = used(checkpoints=3)
+    store, ledger = opened(disk)
+    store.checkpoint(ledger.snapshot())
+    ledger.end_turn(store)
+    store.sync()
+    again, after = opened(disk.kill())
+    assert after.state() == ledger.state()
+    assert (again.report.groups, again.report.facts) == (1, 1)
+
+
+def fill_the_log(store: Store, ledger: Ledger) -> int:
+    """The last turn that found room without a checkpoint."""
+    while store.counters.log_bytes < 2 * LOG_BYTES:
+        ledger.end_turn(store)
+        try:
+            store.sync()
+        except StoreFull:
+            return ledger.turn - 1
+    raise AssertionError("the log was overwritten")
+
+
+def test_the_log_is_kept_from_its_beginning_until_there_are_two_checkpoints():
+    disk, _ = used(checkpoints=1)
+    store, ledger = opened(disk)
+    told = fill_the_log(store, ledger)
+    disk = disk.kill()
+    for name in NAMES:
+        if examine(disk, name)[0] is CheckpointState.VALID:
+            disk.damage(name, 0, b"????")
+    _, again = opened(disk)
+    assert again.turn == told
+
+
+def test_a_start_whose_older_checkpoints_are_damaged_goes_on_from_the_newest():
+    disk, before = used(checkpoints=2, later=True)
+    generations = {name: mark.generation for name in NAMES for _, mark in [examine(disk, name)]}
+    for name, generation in generations.items():
+        if generation < max(generations.values()):
+            disk.damage(name, 0, b"????")
+    store, ledger = opened(disk)
+    assert ledger.state() == before.state()
+    ledger.end_turn(store)
+    store.sync()
+    assert opened(disk.kill())[1].state() == ledger.state()

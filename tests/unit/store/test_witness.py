@@ -315,3 +315,11 @@ def test_a_group_that_a_power_failure_left_in_part_is_said_to_be_in_doubt(disk):
     assert report.lost == (Loss.CUT_OFF,)
     assert "in doubt" in report.notices()[0]
     assert small_store(after.crash(CrashEffect.KEPT)).recover(Ledger().load).lost == ()
+
+
+def test_a_start_notes_durably_how_far_the_log_is_durable():
+    disk = SimDisk(Random(1))
+    opened(disk)
+    noted = read_end(disk.after_crash(CrashEffect.LOST))
+    assert noted == read_end(disk.after_crash(CrashEffect.KEPT))
+    assert noted.lsn > 0

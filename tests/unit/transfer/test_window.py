@@ -11,6 +11,7 @@ from dray.transfer.window import Window
 
 def test_no_more_than_the_window_is_under_way():
     window = Window(3, 10)
+    assert window.peak == 0
     assert [window.take() for _ in range(3)] == [0, 1, 2]
     assert not window.has_room
     window.acked(1)

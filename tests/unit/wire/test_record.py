@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -23,8 +24,11 @@ from dray.model.limits import (
 )
 from dray.model.message import Message
 from dray.wire.record import (
+    COPY_DEAD_LETTER,
+    COPY_JOURNAL,
     HEADER_BYTES,
     PLAIN,
+    WANTS_ACKNOWLEDGMENTS,
     PartMark,
     acknowledge_of,
     encode_record,
@@ -184,6 +188,22 @@ def test_the_properties_count_in_the_bytes_of_a_message():
     with pytest.raises(MessageTooLarge) as refused:
         record(Message(label="a label", body=longest + b"x"))
     assert refused.value.size == MESSAGE_BYTES_MAX + 1
+
+
+def test_each_copy_and_notification_that_a_sender_asks_for_is_a_bit_of_its_own():
+    wishes = {
+        COPY_DEAD_LETTER: {"use_dead_letter_queue": True},
+        COPY_JOURNAL: {"use_journal_queue": True},
+        WANTS_ACKNOWLEDGMENTS: {"acknowledge": Acknowledge.FULL_RECEIVE},
+    }
+    found = set()
+    for number in range(len(wishes) + 1):
+        for chosen in combinations(wishes, number):
+            asked = {name: value for each in chosen for name, value in wishes[each].items()}
+            copies = read_header(record(Message(**asked))).copies
+            assert {each for each in wishes if copies & each} == set(chosen)
+            found.add(copies)
+    assert len(found) == 8
 
 
 def test_a_body_counts_in_bytes_whatever_its_items_are():

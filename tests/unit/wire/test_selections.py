@@ -54,6 +54,12 @@ def test_a_large_receive_carries_what_names_a_large_message(select):
     assert read(head) == head
 
 
+@pytest.mark.parametrize("priority", [0, 7])
+def test_the_lowest_and_the_highest_priority_can_be_asked_for(priority):
+    head = Receive(1, 0, None, select=SelectNext(0, priority))
+    assert read(head) == head
+
+
 @pytest.mark.parametrize("wrong", [-1, 8, "5", "\u0665", 5.5])
 def test_a_priority_is_a_number_from_0_to_7(wrong):
     with pytest.raises(ProtocolError, match="Receive"):

@@ -182,8 +182,8 @@ class Replay:
 
     def follow(self) -> Chain:
         """Where the log ends. Raises StoreCorrupt if something durable is missing from it."""
-        durable = max([mark.lsn for mark in self._found.seen.marks], default=0)
         mark = self.mark
+        durable = max([mark.lsn, *(each.lsn for each in self._found.seen.marks)])
         fresh = self._found.row.act is Act.FRESH
         noted = NotedEnd("", 0) if fresh else read_end(self._disk)
         chain = self._reader.chain(
