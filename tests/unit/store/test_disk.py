@@ -549,6 +549,15 @@ def test_a_file_that_cannot_be_opened_to_read_is_named(tmp_path, monkeypatch, nu
     assert raised.value.file == "p0000001.mq"
 
 
+def test_an_announcement_counts_for_one_change_of_its_kind_and_name():
+    marks = OwnMarks()
+    for _ in range(2):
+        marks.announce("comes", "a")
+    assert not marks.take("goes", "a")
+    assert not marks.take("comes", "b")
+    assert [marks.take("comes", "a") for _ in range(3)] == [True, True, False]
+
+
 class Told(OwnMarks):
     def __init__(self) -> None:
         self.all: list[str] = []
