@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -126,3 +127,12 @@ def test_a_line_that_is_no_entry_counts_as_one_and_the_next_entry_goes_on_behind
     again.add(saying("d"))
     assert again.head.entries == 4
     again.close()
+
+
+def test_a_line_that_is_no_entry_counts_as_one_for_those_behind_it(chained):
+    chained.add(saying("a"))
+    stray = b"no entry"
+    behind = Entry(3, "c", hashlib.sha256(stray).hexdigest())
+    with chained.path.open("ab") as file:
+        file.write(stray + b"\n" + msgspec.json.encode(behind) + b"\n")
+    assert list(breaks(chained.path)) == [(2, "this is no entry")]

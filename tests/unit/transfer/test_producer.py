@@ -134,6 +134,13 @@ def test_nobody_else_ends_an_offer_by_not_wanting_it(why):
     assert producer.state is (TransferState.TIMED_OUT if why == "too late" else before)
 
 
+def test_an_offer_to_many_that_ends_waits_for_nobody_more():
+    producer = make(many=True)
+    assert producer.deadline() == 30.0
+    producer.handle(Cancel(), 2.0)
+    assert (producer.state, producer.deadline()) == (TransferState.CANCELLED, None)
+
+
 def test_a_cancelled_copy_is_told_again_when_its_way_is_lost():
     producer = make()
     begin(producer, "a")

@@ -112,8 +112,10 @@ def test_the_least_and_the_greatest_number_of_a_message_travel(numbers):
 
 def as_long_as_properties_may_be(label="", beyond=0):
     """A message whose properties take so many bytes."""
-    for_length = len(record(Message(label=label, extension=bytes(1000)))) - HEADER_BYTES - 1000
-    return Message(label=label, extension=bytes(PROPERTIES_BYTES_MAX - for_length + beyond))
+    empty = len(record(Message(extension=bytes(1000)))) - HEADER_BYTES - 1000
+    # A label of 32 to 255 characters has a byte more before it than one without any.
+    others = empty + len(label) + bool(label)
+    return Message(label=label, extension=bytes(PROPERTIES_BYTES_MAX - others + beyond))
 
 
 def test_properties_that_are_exactly_as_long_as_they_may_be_travel_if_they_can_be_read():
@@ -123,6 +125,8 @@ def test_properties_that_are_exactly_as_long_as_they_may_be_travel_if_they_can_b
     assert read_properties(image, header).label == ""
     with pytest.raises(MessageTooLarge):
         record(as_long_as_properties_may_be(beyond=1))
+    with_label = as_long_as_properties_may_be("x" * LABEL_CHARACTERS_MAX)
+    assert read_header(record(with_label)).properties_bytes == PROPERTIES_BYTES_MAX
     with pytest.raises(Misuse, match="label is Unicode text"):
         record(as_long_as_properties_may_be("x" * (LABEL_CHARACTERS_MAX + 1)))
 

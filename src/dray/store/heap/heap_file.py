@@ -75,7 +75,7 @@ class LiveBlocks:
     def clear(self) -> None:
         """Nothing is live any longer."""
         self._counts, self._bits = None, b""
-        self._start = self._stop = 0
+        self._stop = self._start
 
     def bits(self) -> bytes:
         """One bit a block, the lowest bit of the first byte for the first; no zeros at the end."""
