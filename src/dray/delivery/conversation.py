@@ -161,7 +161,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
     def shows_lost_messages(self, peer: PeerState | Refused, _now: float) -> bool:
         """The position is below what the same peer acknowledged before."""
         behind = (peer.sequence_id, peer.upto) < self.heard
-        return behind and bool(not self.receipt or self.receipt_of(self._answerer))
+        return behind and self.heard_by in ("", self._answerer)
 
     def asks_for_patience(self, event: Refused, _now: float) -> bool:
         """A message waits, and the refusal keeps it for later."""

@@ -27,6 +27,8 @@ class DurableStream:
         self.sequence_id = self.base = self.last = self.floor = 0
         self.heard = 0, 0
         """The highest position that a peer has acknowledged: sequence id and number."""
+        self.heard_by = ""
+        """The manager that has acknowledged that position; empty if nobody knows."""
         self.receipt = b""
         """The last receipt of the manager that has acknowledged or confirmed messages."""
         self.marks: list[IncarnationMark] = []
@@ -44,7 +46,7 @@ class DurableStream:
         self.last, self.floor = state.last, state.acknowledged
         self.heard, self.marks, self.judged = state.heard, list(state.marks), state.judged
         self.divergence, self.anew = state.divergence, state.anew
-        self.receipt = state.receipt
+        self.receipt, self.heard_by = state.receipt, state.heard_by
 
     def state(self) -> StreamSnapshot:
         """Write it down for a checkpoint."""
@@ -61,6 +63,7 @@ class DurableStream:
             self.divergence,
             self.anew,
             self.receipt,
+            self.heard_by,
         )
 
     def admitted(self, first: int, last: int, when_us: int) -> None:
@@ -71,11 +74,13 @@ class DurableStream:
             self.base = self.floor = first - 1
         self.last, self.untaken = last, 0
 
-    def acknowledged(self, upto: int) -> None:
+    def acknowledged(self, upto: int, receipt: bytes = b"") -> None:
         """Apply the fact that all messages up to a lookup id are delivered and gone."""
         assert upto <= self.last, f"{upto} acknowledged, only {self.last} ever admitted"
         if upto > max(self.floor, self.base):
             self.heard = self.sequence_id, upto - self.base
+            self.heard_by = writer_of(receipt)
+        self.heard_from(receipt)
         self.floor = max(self.floor, upto)
 
     def heard_from(self, receipt: bytes) -> None:

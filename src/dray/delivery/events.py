@@ -206,7 +206,8 @@ class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     `marks` has an entry for each incarnation in which the stream had come further than in the one
     before. `judged` is the peer's position after which the sequence was begun anew, `divergence`
     the one that did not fit. `anew` tells that a person has decided and the next sequence is to
-    begin. `receipt` is the last one of the manager that has acknowledged or confirmed messages.
+    begin. `receipt` is the last one of the manager that has acknowledged or confirmed messages;
+    `heard_by` is the id of the one that has acknowledged `heard`.
     """
 
     stream: int
@@ -221,6 +222,7 @@ class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     divergence: tuple[int, int] | None = None
     anew: bool = False
     receipt: bytes = b""
+    heard_by: str = ""
 
 
 class StreamCounters(NamedTuple):

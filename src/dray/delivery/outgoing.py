@@ -135,9 +135,9 @@ class OutgoingStream(Conversation):
         self.restore(state)
         return self
 
-    def acknowledged(self, upto: int) -> None:
+    def acknowledged(self, upto: int, receipt: bytes = b"") -> None:
         """Apply the fact that all messages up to a lookup id are delivered and gone."""
-        super().acknowledged(upto)
+        super().acknowledged(upto, receipt)
         self._leave_flight(upto)
 
     def diverge(self, sequence_id: int, upto: int) -> None:

@@ -273,8 +273,7 @@ class State(QueueContents):
         if fact.awaiting:
             self._admit(self.queues.numbered(ORDER_QUEUE), fact.awaiting, fact.when_us)
         if queue.stream is not None:
-            queue.stream.acknowledged(fact.upto)
-            queue.stream.heard_from(fact.receipt)
+            queue.stream.acknowledged(fact.upto, fact.receipt)
             queue.truncated_transactions.heard(fact.upto)
 
     def create(self, fact: facts.QueueCreated) -> StoredQueue:

@@ -117,6 +117,23 @@ class TestAnotherManager:
         assert warnings(first) == []
         assert "destination-behind" not in warnings(pair.source)
 
+    def test_word_of_a_message_makes_no_manager_answer_for_the_order_acks_of_another_one(
+        self, pair: Pair, tmp_path: Path
+    ) -> None:
+        """The manager before has confirmed a receive, and not accepted anything since."""
+        first = pair.destination
+        caller = pair.source.session()
+        caller.send(caller.open(ADDRESS), Message(body=b"first", use_dead_letter_queue=True))
+        exchanged(pair)
+        accepted(pair, tmp_path, "c")
+        exchanged(pair, b"to the other")
+        pair.destination = first
+        assert bodies_at_destination(pair) == [b"first"]
+        pair.source.session().call(queue_frames.AcceptPeer(AT, id_named("b")))
+        exchanged(pair)
+        exchanged(pair)
+        assert "destination-behind" not in warnings(pair.source)
+
     def test_the_same_manager_is_told_after_its_address_was_forgotten(
         self, pair: Pair, tmp_path: Path
     ) -> None:
