@@ -136,3 +136,20 @@ def test_a_line_that_is_no_entry_counts_as_one_for_those_behind_it(chained):
     with chained.path.open("ab") as file:
         file.write(stray + b"\n" + msgspec.json.encode(behind) + b"\n")
     assert list(breaks(chained.path)) == [(2, "this is no entry")]
+
+
+def test_the_name_of_a_file_that_is_begun_is_durable_before_its_first_line(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(descriptor):
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for expected in ([tmp_path], []):
+        file = ChainedFile(tmp_path / "lines")
+        assert synced == expected
+        synced.clear()
+        file.add(saying("a"))
+        assert synced == [tmp_path / "lines"]
+        synced.clear()
+        file.close()

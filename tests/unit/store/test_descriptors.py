@@ -37,7 +37,7 @@ def is_open(heap):
     return [each.number for each in heap._files.values() if each.file is not None]
 
 
-def test_descriptors_are_bounded_and_files_reopened(heap):
+def test_descriptors_are_bounded_and_files_reopened(disk, heap):
     extents = []
     for number in range(20):
         extents.append(heap.place(bytes([number]) * FILE_BYTES))
@@ -47,6 +47,7 @@ def test_descriptors_are_bounded_and_files_reopened(heap):
         view = memoryview(bytearray(FILE_BYTES))
         heap.read_into(extent, view)
         assert bytes(view) == bytes([number]) * FILE_BYTES
+    assert disk.syncs == 0, "what is durable is closed without a sync"
 
 
 def test_who_writes_without_syncing_pays_with_a_sync(disk, heap):

@@ -323,3 +323,16 @@ def test_a_start_notes_durably_how_far_the_log_is_durable():
     noted = read_end(disk.after_crash(CrashEffect.LOST))
     assert noted == read_end(disk.after_crash(CrashEffect.KEPT))
     assert noted.lsn > 0
+
+
+def test_a_seal_notes_the_end_of_the_log_in_a_second_file():
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    ledger.put(store, 1, b"told")
+    ledger.end_turn(store)
+    store.sync()
+    before = read_end(disk).lsn
+    store.seal()
+    assert read_end(disk).lsn == before
+    disk.lose(LOCK_NAME)
+    assert read_end(disk).lsn == before

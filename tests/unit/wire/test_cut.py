@@ -123,6 +123,7 @@ def test_a_cut_frame_waits_for_its_memory_and_goes_on_with_what_came_behind():
     said = cut(0, encode_frame(Range(), 7, size)) + encoded(Done(1), 8) + piece(0, b"x" * size)
     frames, rest = fed(stream, said)
     assert (frames, stream.waits_for >= size, stream.held_bytes >= size) == ([], True, False)
+    assert stream.go_on() == [], "nothing overtakes it while it has no memory"
     granted.append(True)
     frames = [*stream.go_on(), *fed(stream, rest)[0]]
     assert [(frame.head, len(frame.body)) for frame in frames] == [(Done(1), 0), (Range(), size)]
