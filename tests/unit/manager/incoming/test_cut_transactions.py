@@ -257,6 +257,39 @@ def test_a_large_message_whose_trailer_expired_on_the_way_is_a_hole(net: Net, cr
     assert hole.value.missing == ["trailer"]
 
 
+def test_a_large_message_that_begins_behind_a_truncated_one_is_in_flight_and_no_hole(
+    net: Net,
+) -> None:
+    receiver = net["c"].session()
+    large = receiver.create("large")
+    narrow(net, "a")
+    caller = net["a"].session()
+    queue = caller.open(address("c", "large"))
+    sequences = []
+    for late in (LATE, {}):
+        transaction = caller.number_for()
+        sequence = send_large(caller, queue, 1, transaction, trailer=False)
+        end = PartMark(Part.TRAILER, sequence, 1)
+        trailer = Message(app_specific=-9999, **late)
+        caller.send(queue, trailer, transaction=transaction, marks=(end,), guarded=False)
+        caller.commit(transaction, 3)
+        sequences.append(sequence)
+    assert carry_first_data(net) == 2
+    net.block("a", "c")
+    net["a"].advance(61.0)
+    net.unblock("a", "c")
+    net["a"].advance(31.0)
+    index = look_into(net["c"].manager).state.queues.numbered(large).index
+    while len(index) < 4:
+        assert net.step()
+    with pytest.raises(errors.LargeMessageHole):
+        take_large(receiver, large, receiver.number_for())
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(receiver, large, receiver.number_for())
+    net.advance(31.0)
+    assert take_large(receiver, large, receiver.number_for()).sequence == sequences[1]
+
+
 def test_a_large_message_in_flight_is_no_hole_after_its_destination_has_crashed(net: Net) -> None:
     net["c"].session().create("large")
     narrow(net, "a")
