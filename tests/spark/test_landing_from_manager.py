@@ -202,7 +202,7 @@ class RobbedPuller(ManagerPuller):
     """Pulls while another receiver takes the second message, and commits or gives it back."""
 
     def __init__(self, url, outcome):
-        super().__init__(claim_timeout_s=1.0)
+        super().__init__()
         self.url, self.outcome = url, outcome
 
     def pull(self, row, target):

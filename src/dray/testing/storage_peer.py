@@ -69,8 +69,11 @@ class StoragePeer:
         head = peer_frames.Data(STREAM, SEQUENCE, upto, fresh.envelopes)
         for _ in range(1 + (self._rng.random() < REPEATS)):
             state, _ = self._harness.ask(self._session, head, b"".join(fresh.records.values()))
-            wanted = peer_frames.StreamState(STREAM, SEQUENCE, fresh.envelopes[-1].number)
-            if state != wanted:
+            assert isinstance(state, peer_frames.StreamState)
+            wanted = peer_frames.StreamState(
+                STREAM, SEQUENCE, fresh.envelopes[-1].number, receipt=state.receipt
+            )
+            if state != wanted or not state.receipt:
                 raise BrokenPromiseError(f"{state} was said of a stream, expected was {wanted}")
         self._contents.admit(LARGE, fresh.records)
         self._contents.accepted[STREAM] = (SEQUENCE, fresh.envelopes[-1].number)

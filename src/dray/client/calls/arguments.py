@@ -202,6 +202,7 @@ _BY_NAME: Final = {
     # Spark.
     "until": ExpectedValue("dray.spark.Until", checks.of_class("Until", "dray.spark.")),
     "session": ExpectedValue("a session of Spark", checks.of_spark),
+    "spark": ExpectedValue("a session of Spark", checks.of_spark),
     "as_": _TEXT,
     "bytes_per_batch": _SIZE,
     "commit_every": _DURATION,

@@ -51,7 +51,10 @@ class Ledger:
     def stage(self, queue: StoredQueue, count: int) -> None:
         """Count bytes (fewer, if negative) that are placed or reserved, in no queue yet."""
         self.staged[queue.account] += count
-        queue.counted.staged_bytes += count
+        # A lone send stages twice, and most queues have no parent to count for.
+        if queue.parent is not None:
+            queue = queue.counted
+        queue.staged_bytes += count
 
     def give_back(self, number: int, queue: StoredQueue | None, count: int) -> None:
         """Count bytes no longer that were staged for a queue, which may have been deleted since."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dray.client.calls.public_calls import checked
 from dray.spark.session import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@checked
 def register(spark: SparkSession) -> None:
     """Make `format("dray")` known to a session, also where Dray was shipped and not installed.
 
