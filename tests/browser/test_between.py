@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import dray
@@ -159,7 +161,7 @@ def test_a_large_message_on_its_way_is_suspended_resumed_and_cancelled(
     card = page.locator("section.card").filter(has_text="ship.iso leaves")
     bar = card.get_by_role("progressbar")
     assert 0 < float(bar.get_attribute("value")) < float(bar.get_attribute("max")) == 602
-    card.get_by_text("messages resent").wait_for()
+    card.get_by_text(re.compile("messages? resent")).wait_for()
     looks_good(page, "transfers-leaving")
     card.get_by_role("link", name="Cancel…").click()
     page.get_by_role("heading", name="Cancel ship.iso?").wait_for()

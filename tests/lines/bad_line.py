@@ -214,8 +214,9 @@ class BadLine:
 
     async def _end(self) -> None:
         self._server.close()
-        await self._cut()
-        tasks = list(self._tasks)
+        # Those too in which a connection is just being accepted.
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._cut()
