@@ -70,13 +70,14 @@ def test_a_line_has_these_bytes(tmp_path):
     )
 
 
-def test_there_are_never_more_than_so_many_files_and_their_chain_is_whole(tmp_path):
+def test_there_are_never_more_than_nine_files_as_the_page_says_and_their_chain_is_whole(tmp_path):
     written = fill(tmp_path, len(ACCESS_NAMES))
     log = AccessLog(tmp_path, file_bytes_max=1_000)
     for _ in range(30):
         log.append(LINES)
     log.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(ACCESS_NAMES)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert (names, len(names)) == (sorted(ACCESS_NAMES), 9)
     name, report = verify_access_log(tmp_path)
     assert (name, report.intact, report.entries) == (ACCESS_NAME, True, written + 30)
     numbers = [entry.number for entry in read_access_log(tmp_path)]
