@@ -19,6 +19,7 @@ from dray.store.chain import (
     read_end,
     verify_chain,
 )
+from tests.children import in_child
 
 
 class Entry(msgspec.Struct):
@@ -153,3 +154,10 @@ def test_the_name_of_a_file_that_is_begun_is_durable_before_its_first_line(tmp_p
         assert synced == [tmp_path / "lines"]
         synced.clear()
         file.close()
+
+
+def test_a_forked_child_does_not_hold_the_file_of_its_parent(tmp_path):
+    file = ChainedFile(tmp_path / "chain.jsonl")
+    held = Path(f"/proc/self/fd/{file.fileno()}")
+    assert in_child(lambda: str(held.readlink())) == os.devnull
+    file.close()
