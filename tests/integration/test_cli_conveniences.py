@@ -82,6 +82,20 @@ def test_a_file_of_options_is_written_once_and_is_good(tmp_path):
     dray("config", "check", file).assert_good()
 
 
+def test_a_file_that_leaves_the_data_directory_to_the_command_line_is_checked_and_explained(
+    tmp_path,
+):
+    """Both commands asked for --data, an option that they do not have."""
+    file = tmp_path / "dray.toml"
+    file.write_text('[[access]]\nwho = ["cert:ada"]\nmay = ["send"]\nqueues = ["orders"]\n')
+    said = dray("config", "check", file).assert_good().out
+    assert said == f"{file} is good: data directory left to --data, 1 access rule\n"
+    told = dray("access", "explain", "cert:ada", "orders", "--config", file).assert_good().out
+    assert "send" in told
+    refused = dray("serve", "--config", file).assert_error("invalid-configuration")
+    assert "give --data DIR" in refused
+
+
 def test_certificates_of_a_connection_may_be_options(tmp_path):
     dray("cert", "init", cwd=tmp_path).assert_good()
     for name in ("there", "ada"):

@@ -288,6 +288,18 @@ def read_options(file: str | os.PathLike[str] | None = None, **given: object) ->
             f"the data directory is not set {where}or on the command line; give --data DIR, or"
             ' write data = "DIR" in the file of --config'
         )
+    return _converted(values, file)
+
+
+def read_file(file: str | os.PathLike[str]) -> ServeOptions:
+    """Options of a TOML file alone. `data` is "" where it is left to the command line.
+
+    Raises `InvalidConfiguration`, which names the file and the option.
+    """
+    return _converted({"data": ""} | _read_file(Path(file)), file)
+
+
+def _converted(values: dict[str, Any], file: str | os.PathLike[str] | None) -> ServeOptions:
     where = f"{file}: " if file is not None else ""
     try:
         return msgspec.convert(values, ServeOptions, strict=False)

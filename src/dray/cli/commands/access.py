@@ -38,7 +38,7 @@ def explain(
     The owner of the queue manager may do everything. For a queue of another queue manager, such as
     dray://host:7340/orders, it tells the right to forward to its host.
     """
-    from dray.daemon.config import read_options
+    from dray.daemon.config import read_file
     from dray.model.access import Verb
     from dray.model.callers import ANYONE, Caller
     from dray.model.names import parse_queue_address
@@ -47,7 +47,7 @@ def explain(
         raise click.UsageError(
             f"{who!r} is no caller; write user:NAME, cert:NAME, token:NAME or anyone."
         )
-    access = read_options(config).access_rules()
+    access = read_file(config).access_rules()
     caller = Caller(who, tuple(f"group:{each}" for each in groups))
     address = parse_queue_address(queue)
     host = f"{address.host}:{address.port}" if address.remote else ""

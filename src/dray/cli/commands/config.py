@@ -45,11 +45,12 @@ def init(settings: Settings, file: Path | None) -> None:
 @takes_json
 def check(settings: Settings, file: str) -> None:
     """Check every option and access rule of FILE, without starting anything."""
-    from dray.daemon.config import read_options
+    from dray.daemon.config import read_file
 
-    options = read_options(file)
+    options = read_file(file)
     rules = [str(each) for each in options.access_rules().rules]
     settings.tell(
-        {"file": file, "data": options.data, "access": rules},
-        f"{file} is good: data directory {options.data}, {counted(len(rules), 'access rule')}",
+        {"file": file, "data": options.data or None, "access": rules},
+        f"{file} is good: data directory {options.data or 'left to --data'},"
+        f" {counted(len(rules), 'access rule')}",
     )
