@@ -320,6 +320,17 @@ def test_a_journal_that_is_not_there_is_told_from_a_queue_that_is_not_there(opti
         BatchReader(options(queue="journal:nowhere")).partitions()
 
 
+@pytest.mark.parametrize("name", ["system$;deadxact", "system$;journal", "dray://127.0.0.1:1/x"])
+def test_a_queue_that_spark_does_not_read_by_name_is_refused_with_the_names_that_it_takes(
+    options, manager, name
+):
+    """Spark said "there is no queue 'system$;deadxact'; create it"."""
+    manager.create_queue("orders", exist_ok=True)
+    manager.queue("dray://127.0.0.1:1/x").send(b"x")
+    with pytest.raises(dray.QueueNotFound, match="takes private queues, journal:NAME and deadlet"):
+        BatchReader(options(queue=name)).partitions()
+
+
 @pytest.mark.parametrize("url", ["dray://127.0.0.1:1", "dray+unix:///nowhere/dray.sock"])
 def test_a_manager_that_never_answered_is_not_waited_for(url, monkeypatch):
     monkeypatch.setattr("dray.spark.managers.PATIENCE_S", float("inf"))

@@ -378,6 +378,14 @@ def _not_found(wanted: str, kind: QueueKind, queues: list[QueueInfo], url: str) 
             " journal=True (`dray queue create --journal`) keeps copies of received messages",
             queue=wanted,
         )
+    if kind is QueueKind.PRIVATE and any(
+        each.name.casefold() == wanted.casefold() for each in queues
+    ):
+        return QueueNotFound(
+            f"the queue {wanted!r} at {url} is not one that Spark reads by name; the option queue"
+            " takes private queues, journal:NAME and deadletter:",
+            queue=wanted,
+        )
     missing = owner if kind is QueueKind.JOURNAL else wanted
     return QueueNotFound(f"there is no queue {missing!r} at {url}; create it", queue=missing)
 
