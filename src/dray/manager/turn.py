@@ -56,7 +56,7 @@ from dray.manager.rights import (
     note_refusal,
 )
 from dray.manager.session import Session
-from dray.manager.state import State, replay, take_snapshots
+from dray.manager.state import State, replay, soonest, take_snapshots
 from dray.manager.transactions import end_purges, take_up_all_prepared
 from dray.model.access import Access
 from dray.model.ids import ManagerId
@@ -272,7 +272,7 @@ class QueueManager:
         transactions = subjects.transactions
         expiries = context.state.expiries.times
         token_expires_us = context.state.identity.token_expires_us
-        times = (
+        return soonest(
             subjects.links.deadline(),
             self._compactor.deadline(),
             subjects.streams.deadline(),
@@ -283,7 +283,6 @@ class QueueManager:
             transactions.idle_at() if transactions.used else None,
             transactions.reservations.unused.soonest,
         )
-        return min((at for at in times if at is not None), default=None)
 
     def _request(self, event: Request) -> None:
         context = self._context

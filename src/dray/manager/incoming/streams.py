@@ -48,6 +48,7 @@ from dray.manager.rights import (
     require_delivery,
 )
 from dray.manager.session import Session
+from dray.manager.state import soonest
 from dray.model.classes import QueueKind
 from dray.model.limits import CONFIRMATION_ORDINAL_MAX, ENDS_REMEMBERED_MAX, STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address
@@ -100,11 +101,10 @@ class ArrivingStreams:
     def deadline(self) -> float | None:
         """When to call `tick` if nothing happens before."""
         ahead, waiting = self.kept_ahead, self._sources.waiting_for_room
-        times = (
+        return soonest(
             ahead.deadline() if ahead.pieces else None,
             waiting.deadline() if waiting.for_disk else None,
         )
-        return min((at for at in times if at is not None), default=None)
 
     def tick(self) -> None:
         """Drop the pieces whose commit does not come."""

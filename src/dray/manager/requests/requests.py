@@ -39,6 +39,7 @@ from dray.manager.rights import (
     handle_revoke_token,
 )
 from dray.manager.session import Session
+from dray.manager.state import soonest
 from dray.manager.transactions import (
     Transactions,
     drop_old_batches,
@@ -189,12 +190,11 @@ class Requests:
     def deadline(self) -> float | None:
         """When to call `tick` if nothing happens before."""
         transactions = self._transactions
-        times = (
+        return soonest(
             self.waiters.deadline(),
             transactions.uploads.soonest,
             transactions.staged.soonest,
         )
-        return min((at for at in times if at is not None), default=None)
 
     def tick(self) -> None:
         """The time has come for something that a request has left."""

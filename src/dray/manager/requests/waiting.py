@@ -8,7 +8,7 @@ from dray.manager.requests.large_messages import LargeReceives
 from dray.manager.requests.moving import receive_transaction_now
 from dray.manager.requests.receiving import Receives, nothing_came
 from dray.manager.session import IdKind, Session, Waiter
-from dray.manager.state import Deadlines
+from dray.manager.state import Deadlines, soonest
 from dray.wire.message_frames import Receive, ReceiveTransaction
 
 
@@ -29,8 +29,7 @@ class Waiters:
         lookups = self.lookups
         if lookups.unread:
             return self._context.now
-        times = lookups.deadline() if lookups.used else None, self._timeouts.soonest
-        return min((at for at in times if at is not None), default=None)
+        return soonest(lookups.deadline() if lookups.used else None, self._timeouts.soonest)
 
     def note_last(self, number: int) -> None:
         """Look at a queue again when the wait is over that was begun there last, if one was."""

@@ -11,6 +11,15 @@ import math
 from collections.abc import Callable, Iterator
 
 
+def soonest(*times: float | None) -> float | None:
+    """The first of several times, where None is never. A loop, as every lone send calls it."""
+    first = None
+    for at in times:
+        if at is not None and (first is None or at < first):
+            first = at
+    return first
+
+
 class Deadlines:
     """Numbers of queues or transactions to look at when the time of each has come.
 
