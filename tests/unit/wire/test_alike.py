@@ -38,10 +38,11 @@ def test_alike_records_are_written_as_each_is_by_itself(bodies, label, priority,
     assert sizes == [len(head) + len(body) for head, body in alone]
 
 
-@given(bodies, st.integers(0, 7), st.booleans())
-def test_alike_records_are_read_as_each_is_by_itself(bodies, priority, journal):
+@given(bodies, st.integers(0, 7), st.booleans(), st.sampled_from(["", "a label", "x" * 100]))
+def test_alike_records_are_read_as_each_is_by_itself(bodies, priority, journal, label):
+    like = {"priority": priority, "use_journal_queue": journal, "label": label}
     body, sizes = batch(
-        *[Message(body=each, priority=priority, use_journal_queue=journal) for each in bodies]
+        *[Message(body=each, app_specific=-at, **like) for at, each in enumerate(bodies)]
     )
     alike = read_alike(body, sizes)
     assert alike is not None
@@ -55,7 +56,6 @@ def test_alike_records_are_read_as_each_is_by_itself(bodies, priority, journal):
         Message(body=b"b", priority=5),
         Message(body=b"b", recoverable=False),
         Message(body=b"b", label="x"),
-        Message(body=b"b", app_specific=1),
         Message(body=b"b", acknowledge=Acknowledge.FULL_RECEIVE),
     ],
 )
@@ -68,10 +68,10 @@ def test_a_record_that_differs_in_more_is_not_alike(other):
 
 @pytest.mark.parametrize("field", range(len(RECORD_HEADER.unpack(bytes(HEADER_BYTES)))))
 def test_no_field_of_a_header_goes_unread(field):
-    """A second header with one wrong field is read one by one, which refuses it or finds it."""
+    """A second header with one other field is read one by one, but for number and app_specific."""
     body, sizes = batch(Message(body=b"a"), Message(body=b"b"))
     fields = list(RECORD_HEADER.unpack_from(body, sizes[0]))
-    number = 8
+    number, app_specific = 8, 9
     if isinstance(fields[field], bytes):
         fields[field] = bytes(len(fields[field]))
     else:
@@ -79,7 +79,10 @@ def test_no_field_of_a_header_goes_unread(field):
     wrong = bytearray(body)
     RECORD_HEADER.pack_into(wrong, sizes[0], *fields)
     alike = read_alike(memoryview(wrong), sizes)
-    assert alike == ((read_header(body), (7, fields[number])) if field == number else None)
+    if field in (number, app_specific):
+        assert alike == (read_header(body), (7, fields[number]), (0, fields[app_specific]))
+    else:
+        assert alike is None
 
 
 def test_sizes_that_no_records_have_are_not_alike():
@@ -94,7 +97,18 @@ def test_sizes_that_no_records_have_are_not_alike():
 def test_the_longest_and_the_shortest_records_are_alike():
     body, sizes = batch(Message(body=bytes(MESSAGE_BYTES_MAX - HEADER_BYTES)), Message())
     assert sizes == [MESSAGE_BYTES_MAX, HEADER_BYTES]
-    assert read_alike(body, sizes) == (read_header(body), (7, 8))
+    assert read_alike(body, sizes) == (read_header(body), (7, 8), (0, 0))
+
+
+def test_records_whose_properties_are_of_other_lengths_or_words_are_not_alike():
+    same = batch(*[Message(body=each, label="one") for each in (b"abc", b"", b"abcdef")])
+    assert read_alike(*same) is not None
+    for label in ("two", "", "longer"):
+        assert (
+            read_alike(*batch(Message(b"abc", label="one"), Message(b"abc", label=label))) is None
+        )
+    # The first says more properties than the second record has bytes.
+    assert read_alike(*batch(Message(label="longer than the other record"), Message())) is None
 
 
 def test_a_batch_that_begins_with_no_record_is_refused():

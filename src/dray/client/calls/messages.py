@@ -304,12 +304,13 @@ class _ReadFrom(NamedTuple):
 def _alike(
     envelopes: Sequence[Envelope], records: list[memoryview], body: memoryview
 ) -> AlikeRecords | None:
-    """The common header of plain, undamaged messages; None for all others."""
+    """The common header of plain, undamaged messages without properties; None for all others."""
     if [*map(crc32c, records)] != [each.crc for each in envelopes]:
         return None
     if {each.message_class for each in envelopes} != {MessageClass.NORMAL}:
         return None
-    return read_alike(body, [*map(len, records)])
+    alike = read_alike(body, [*map(len, records)])
+    return None if alike is None or alike.first.properties_bytes else alike
 
 
 def _plain_messages(
@@ -319,7 +320,7 @@ def _plain_messages(
     destination: str,
 ) -> list[Message]:
     """The messages of alike records, as `_message` makes each; what is not given is the default."""
-    header, numbers = alike
+    header, numbers, app_specific = alike
     source = ManagerId(header.source.hex())
     recoverable, dead_letter, journal = _CHOICES[header.flags]
     before = join_id(source, 0)[:-1]
@@ -333,6 +334,7 @@ def _plain_messages(
             bytes(record[HEADER_BYTES:]),
             priority=0 if envelope.transaction else header.priority,
             recoverable=recoverable or envelope.transaction != 0,
+            app_specific=said,
             use_dead_letter_queue=dead_letter,
             use_journal_queue=journal,
             id=message_id,
@@ -347,8 +349,8 @@ def _plain_messages(
             abort_count=envelope.abort_count,
             move_count=envelope.move_count,
         )
-        for envelope, record, message_id, lookup_id in zip(
-            envelopes, records, ids, lookup_ids, strict=True
+        for envelope, record, message_id, lookup_id, said in zip(
+            envelopes, records, ids, lookup_ids, app_specific, strict=True
         )
     ]
 

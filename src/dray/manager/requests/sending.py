@@ -334,6 +334,7 @@ def _check_records(context: Context, head: Send, body: memoryview) -> list[Recor
     source = context.own_messages.source
     alike = read_alike(body, sizes) if len(sizes) > 1 else None
     if alike is not None and alike.first.source == source:
+        read_properties(body, alike.first)
         return headers_of(alike, sizes)
     headers, offset = [], 0
     for size in sizes:

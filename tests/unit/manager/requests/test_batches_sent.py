@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from crc32c import crc32c as checksum
 
 from dray.client.calls.messages import record_of
 from dray.errors import ProtocolError
@@ -103,9 +104,25 @@ def test_a_batch_of_which_one_record_was_damaged_leaves_nothing_behind(driver, c
     assert driver.store.live_bytes == 0
 
 
-def test_a_batch_is_sent_and_committed_in_few_calls_a_message(driver, caller):
+def test_a_batch_whose_properties_cannot_be_read_is_refused_and_leaves_nothing_behind(
+    driver, caller
+):
     queue = caller.create("orders", transactional=True)
-    batch = [Message(body=b"body")] * BATCH
+    number = caller.number_for()
+    records = [record_of(Message(body=b"body", label="named"), SOURCE, number + 1 + each)
+               for each in range(2)]  # fmt: skip
+    wrong = [each.head.replace(b"named", b"n\xffmed") + each.body for each in records]
+    head = Send(queue, 0, [*map(len, wrong)], [*map(checksum, wrong)])
+    with pytest.raises(ProtocolError, match="unreadable properties"):
+        caller.call(head, b"".join(wrong))
+    assert caller.call(DescribeQueue("orders")).info.message_count == 0
+    assert driver.store.live_bytes == 0
+
+
+@pytest.mark.parametrize("label", ["", "named"])
+def test_a_batch_is_sent_and_committed_in_few_calls_a_message(driver, caller, label):
+    queue = caller.create("orders", transactional=True)
+    batch = [Message(body=b"body", label=label, app_specific=at) for at in range(BATCH)]
     caller.send(queue, *batch)
     number = caller.number_for()
     records = [record_of(each, SOURCE, at) for at, each in enumerate(batch, number + 1)]
