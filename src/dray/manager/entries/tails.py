@@ -60,13 +60,15 @@ def pack_tail(
 
     `hops` is how many managers have forwarded it, if it joins an outgoing queue.
     """
+    # This runs for each message that arrives, and a call of `min` costs more than its condition.
+    if following > FOLLOWING_MAX:  # noqa: PLR1730
+        following = FOLLOWING_MAX
     file, offset, length = record.extent
-    following = min(following, FOLLOWING_MAX)
     return TAIL.pack(
         file, offset, length, record.crc, record.number, transaction, record.sent_us, arrived_us,
         record.expires_us, route, ordinal | following << ORDINAL_BITS, marks, record.message_class,
         record.part | record.priority << PRIORITY_AT | record.copies << COPIES_AT,
-        0, min(COUNT_MAX, hops),
+        0, hops if hops < COUNT_MAX else COUNT_MAX,  # noqa: FURB136
     )  # fmt: skip
 
 

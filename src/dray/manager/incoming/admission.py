@@ -22,7 +22,13 @@ from dray.model.expiry import end_us
 from dray.model.limits import HOPS_MAX
 from dray.store.heap.heap import Extent
 from dray.wire.message_frames import MARK_LAST, MARK_SINGLE, Envelope
-from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
+from dray.wire.record import (
+    COPY_DEAD_LETTER,
+    HEADER_BYTES,
+    Properties,
+    RecordHeader,
+    read_properties,
+)
 
 
 def admit_new(context: Context, queue: StoredQueue, arrival: Arrival) -> None:
@@ -112,7 +118,7 @@ def _admit_run(
     context.room.check(size, fact_bytes=len(entering) * TAIL_BYTES)
     _check_routes(context, queue, arrival, judged)
     # A record that cannot be read is refused before anything is placed for it.
-    properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
+    properties = _properties(headers, body, judged)
     places = iter(_places(context, arrival, entering, spans))
     departures = Departures(context)
     tails: list[bytes] = []
@@ -167,6 +173,22 @@ def _admit_run(
         context.follow_up.touch(queue)
 
 
+def _properties(
+    headers: list[RecordHeader], body: memoryview, judged: list[Judged]
+) -> dict[int, Properties]:
+    """The properties of each record; those that a neighbour has, too, are not read again."""
+    found: dict[int, Properties] = {}
+    said = None
+    for at, offset, _ in judged:
+        header = headers[at]
+        begin = offset + HEADER_BYTES
+        says = body[begin : begin + header.properties_bytes].tobytes()
+        if says != said:
+            said, properties = says, read_properties(body, header, offset)
+        found[at] = properties
+    return found
+
+
 def _check_routes(
     context: Context, queue: StoredQueue, arrival: Arrival, judged: list[Judged]
 ) -> None:
@@ -212,20 +234,18 @@ class _Numbering:
         self._known = context.state.arrival_routes
         self._queue = queue
         self._arrival = arrival
-        self._numbers: dict[bytes, int] = {}
+        self.by_source: dict[bytes, int] = {}
+        """The numbers that are known; the messages of a frame mostly have one source."""
         self.new_origins: list[str] = []
 
-    def number(self, at: int) -> int:
-        """The number of the route by which a message of the frame comes."""
-        source = self._arrival.headers[at].source
-        number = self._numbers.get(source)
-        if number is None:
-            route = self._arrival.route(at, self._queue)
-            number = self._known.number(route)
-            if not number:
-                self.new_origins.append(route.origin)
-                number = self._known.last + len(self.new_origins)
-            self._numbers[source] = number
+    def learn(self, at: int) -> int:
+        """Find the number of the route by which a message of the frame comes, and keep it."""
+        route = self._arrival.route(at, self._queue)
+        number = self._known.number(route)
+        if not number:
+            self.new_origins.append(route.origin)
+            number = self._known.last + len(self.new_origins)
+        self.by_source[self._arrival.headers[at].source] = number
         return number
 
 
@@ -235,9 +255,11 @@ def _tails(
     """How to make the tail of a message of the frame that is placed."""
     envelopes, headers, now_us = arrival.head.envelopes, arrival.headers, context.now_us
     transactional, outgoing = queue.options.transactional, queue.outgoing
+    known = routes.by_source
 
     def tail(at: int, place: Extent) -> bytes:
         envelope, header = envelopes[at], headers[at]
+        route = known.get(header.source) or routes.learn(at)
         left_us = envelope.reaching_us if outgoing else envelope.remaining_us
         expires_us = end_us(now_us, left_us) if left_us >= 0 else 0
         record = Staged(
@@ -247,12 +269,12 @@ def _tails(
         )  # fmt: skip
         hops = envelope.move_count + 1 if outgoing else 0
         if not transactional:
-            return pack_tail(record, 0, now_us, route=routes.number(at), hops=hops)
+            return pack_tail(record, 0, now_us, route=route, hops=hops)
         return pack_tail(
             record,
             envelope.transaction,
             now_us,
-            route=routes.number(at),
+            route=route,
             ordinal=envelope.ordinal,
             marks=envelope.marks,
             following=envelope.following,
