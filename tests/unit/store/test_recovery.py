@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreFull, StoreLocked
 from dray.store.decisions import LOG_NAME, TABLE, Act, FoundState, LogState, Pair, decide
@@ -548,6 +549,25 @@ def test_bytes_that_were_durable_are_not_read_again_at_the_next_start():
     report = small_store(disk).recover(Ledger().load)
     assert report.verified_extents == 0
     assert report.lost == ()
+
+
+def test_bytes_beside_those_in_doubt_are_not_read():
+    """Of three neighbours in one file only the second is in doubt, and is too long for a copy."""
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    ledger.put(store, 1, b"told" * 100)
+    store.sync()
+    ledger.put(store, 2, b"said" * 600)
+    assert store.begin_sync() is not None
+    beside, crc = store.place(b"more" * 100), crc32c(b"more" * 100)
+    extents = [ledger.pieces[1][0], ledger.pieces[2][0], beside]
+    assert [each.offset for each in extents] == [0, 400, 2800]
+    after = disk.crash(CrashEffect.KEPT)
+    for extent in (extents[0], beside):
+        after.damage(file_name(extent.file), extent.offset, b"?")
+    again = Ledger()
+    report = small_store(after).recover(lambda history: [*again.load(history), (beside, crc)])
+    assert (report.verified_extents, report.cut_groups, report.spoiled) == (1, 0, ())
 
 
 def test_an_extent_over_several_verification_pieces_is_verified(monkeypatch):

@@ -537,16 +537,19 @@ def test_a_disk_too_full_for_a_checkpoint_leaves_the_old_one_and_the_store(disk)
     assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()
 
 
-def test_a_disk_that_refuses_the_header_of_a_checkpoint_refuses_the_checkpoint(disk):
+@pytest.mark.parametrize("refused", ["snapshot", "header"])
+def test_a_disk_that_refuses_a_part_of_a_checkpoint_refuses_the_checkpoint(disk, refused):
     store, ledger = opened(disk)
     settled(store, ledger, b"told")
-    checkpoint = store.begin_checkpoint(ledger.snapshot())
+    # Of an empty snapshot only the header is written.
+    checkpoint = store.begin_checkpoint(ledger.snapshot() if refused == "snapshot" else [])
     assert checkpoint is not None
     disk.cut_off("MQTrans.lg1", 0)
     disk.full_after(0)
     checkpoint.run()
     assert isinstance(checkpoint.refused, StoreFull)
     store.end_checkpoint(checkpoint)
+    assert store.counters.checkpoints == 0
     disk = disk.crash(CrashEffect.KEPT)
     disk.full_after(1 << 20)
     assert opened(disk)[1].state() == ledger.state()

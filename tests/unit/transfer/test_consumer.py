@@ -86,6 +86,15 @@ def test_joined_it_asks_for_what_it_expects():
     assert (consumer.state, consumer.consumer_id) == (TransferState.SENDING, "1")
 
 
+def test_joined_after_several_handshakes_it_asks_again_as_soon_as_one_joined_at_once():
+    consumer = make(6)
+    consumer.handle(Begin(), 0.0)
+    assert consumer.handle(Tick(), 2.0) == [Tell(Handshake("a", 6))]
+    consumer.handle(joined(6), 5.0)
+    assert consumer.deadline() == 7.0
+    assert consumer.handle(Tick(), 7.0) == [Tell(Wanted("a", ROUND, 6))]
+
+
 def test_fragments_are_stored_in_order_and_acknowledged_every_quarter_of_a_window():
     consumer = receiving(terms=Terms(1000, 10, 8))
     assert piece(consumer, 0) == [WriteFragment(0)]
