@@ -52,7 +52,7 @@ def test_what_was_encoded_is_decoded():
     group = decode_header(IMAGE)
     assert group == GROUP._replace(ranges=2, length=99)
     assert group.end == 1024 + 512
-    assert intact(unpadded(IMAGE))
+    assert intact(group, unpadded(IMAGE))
     assert ranges_of(group, IMAGE) == RANGES
     assert list(facts_of(group, IMAGE)) == [b"one", b""]
 
@@ -74,7 +74,7 @@ def test_any_changed_byte_is_noticed(offset):
     image = bytearray(IMAGE)
     image[offset] ^= 0x10
     group = decode_header(image)
-    assert group is None or group.length != 99 or not intact(image[:99])
+    assert group is None or group.length != 99 or not intact(group, image[:99])
 
 
 def test_a_header_that_contradicts_itself_is_none():

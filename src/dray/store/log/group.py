@@ -170,12 +170,11 @@ def decode_header(header: bytes | bytearray | memoryview, at: int = 0) -> Group 
     )
 
 
-def intact(image: bytearray) -> bool:
+def intact(group: Group, image: bytearray) -> bool:
     """Whether the checksum of a whole group (without padding) fits; it says nothing of copies."""
     (crc,) = _LENGTH.unpack_from(image, CRC_OFFSET)
-    group = decode_header(image)
-    copied = _copied_bytes(group, image) if group is not None else 0
-    return bool(crc == _checksum(memoryview(image)[: len(image) - copied]))
+    covered = memoryview(image)[: len(image) - _copied_bytes(group, image)]
+    return bool(crc == _checksum(covered))
 
 
 def ranges_of(group: Group, image: bytearray) -> list[DirtyRange]:

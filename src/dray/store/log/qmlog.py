@@ -119,7 +119,7 @@ class LogReader:
         if group is None or group.lsn != lsn or group.capacity != self.capacity:
             return None
         image = self._read(lsn, group.length)
-        return (group, image) if intact(image) else None
+        return (group, image) if intact(group, image) else None
 
     def chain(
         self, start: int, known_facts: int, epoch: int, *, durable: int = 0, noted: int = 0
