@@ -21,6 +21,7 @@ from dray.model.classes import Acknowledge, Part
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
+from dray.model.names import STATUS_QUEUE
 from dray.model.queue import QueueOptions
 from dray.wire import (
     backup_frames,
@@ -190,6 +191,20 @@ def test_a_client_needs_forward_to_make_the_manager_dial_a_host(tmp_path):
     names = [each.name for each in driver.session().call(queue_frames.ListQueues()).queues]
     assert not [name for name in names if "evil" in name]
     ada.send(ada.open("dray://depot:1/x"), Message(body=b"1"))
+
+
+def test_an_outgoing_queue_that_is_there_is_opened_with_see_or_forward_and_else_not(tmp_path):
+    rules = (allowing("user:ada", "send", "orders"), allowing("token:bob", "see", "*elsewhere*"))
+    driver = driver_with(tmp_path, *rules)
+    number = driver.session().open(FAR)
+    assert isinstance(refused(driver.session(ADA), queue_frames.OpenQueue(FAR)), AccessDenied)
+    assert driver.session(BOB).open(FAR) == number
+
+
+def test_the_status_queue_of_all_is_hidden_from_a_receiver_that_opens_it_as_any_other(tmp_path):
+    ada = driver_with(tmp_path, allowing("user:ada", "receive", "orders")).session(ADA)
+    assert isinstance(refused(ada, queue_frames.OpenQueue(STATUS_QUEUE)), QueueNotFound)
+    ada.call(queue_frames.OpenQueue(STATUS_QUEUE, for_status=True))
 
 
 def test_the_numbers_of_a_stream_are_told_only_with_manage(tmp_path):
