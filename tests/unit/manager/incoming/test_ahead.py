@@ -108,6 +108,15 @@ def test_fragments_arrive_before_the_commit_and_travel_once(pair: AheadPair) -> 
     assert_nothing_is_left(pair)
 
 
+def test_a_transaction_all_of_which_was_sent_is_remembered_no_more(pair: AheadPair) -> None:
+    here = pair.source.session()
+    transaction = pair.begin(here)
+    (leading,) = (each for each in look_into(pair.source.manager).state.queues if each.ahead)
+    here.commit(transaction, 3)
+    pair.deliver()
+    assert not leading.ahead
+
+
 def test_no_receiver_sees_a_piece_before_its_commit(pair: AheadPair) -> None:
     pair.begin(pair.source.session())
     info = pair.destination.session().call(queue_frames.DescribeQueue("orders")).info

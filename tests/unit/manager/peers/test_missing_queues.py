@@ -60,6 +60,17 @@ def test_of_very_many_streams_the_oldest_is_forgotten(
     assert [stream for _, stream, _ in missing.take()] == [2, 3]
 
 
+def test_a_stream_that_is_refused_again_is_no_longer_the_oldest(
+    queues: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.peers.missing_queues.MISSING_QUEUES_MAX", 2)
+    missing, session = MissingQueues(queues), Session(1, OWNER)
+    for stream in (1, 2, 1, 3):
+        missing.add(session, stream, "orders")
+    make(queues, "orders")
+    assert [stream for _, stream, _ in missing.take()] == [1, 3]
+
+
 def test_a_caller_that_asks_for_ever_other_queues_pushes_out_no_stream_of_another(
     queues: QueueTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

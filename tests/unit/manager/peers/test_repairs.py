@@ -12,6 +12,7 @@ from dray.manager.events import HangUp, LinkFrame, LinkSend, SessionClosed
 from dray.manager.notices import NoticeKind
 from dray.manager.peers.repairs import nameable
 from dray.model.classes import MessageClass, Part
+from dray.model.ids import join_id
 from dray.model.limits import HOLES_NAMED_MAX
 from dray.model.message import Message
 from dray.wire import frames, large_frames, peer_frames, queue_frames, selections
@@ -78,13 +79,17 @@ class Pair:
         self.destination.call(queue_frames.SetQuota("heavy", None, None))
         return sequence
 
-    def receive(self, caller: Caller, *, repair: bool = True, timeout: float = 60.0) -> int:
-        """Ask for a large message; gives the request."""
+    def receive(
+        self, caller: Caller, *, repair: bool = True, timeout: float = 60.0, sequence: int = 0
+    ) -> int:
+        """Ask for a large message, or the one of a sequence; gives the request."""
         statusq = caller.open("statusq")
+        name = join_id(self.net[self.host].manager_id, sequence)
         head = large_frames.LargeReceive(
             caller.open("heavy"),
             caller.number_for(),
             timeout,
+            selections.SelectBySequence(name) if sequence else selections.SelectFirst(),
             status_queue=statusq,
             repair=repair,
         )
@@ -199,6 +204,20 @@ def test_a_purged_copy_is_told_gone(pair: Pair) -> None:
     (failed,) = answers_to(pair.net, caller, pair.receive(caller))
     assert failed.error == "large-message-hole"
     assert "its source was asked and no longer has a copy" in failed.sentence
+
+
+def test_a_copy_that_is_gone_gives_up_no_other_message(pair: Pair) -> None:
+    """Two receivers wait for messages that lack the same parts; of one there is no copy."""
+    first, source = pair.send_with_hole(), pair.source
+    source.call(queue_frames.PurgeQueue(source.open("system$;deadxact")))
+    used = pair.destination.call(queue_frames.DescribeQueue("heavy")).info.byte_count
+    second = pair.send_with_hole(used + 3_500)
+    waiting, caller = pair.destination, pair.destination
+    pair.receive(waiting, sequence=first)
+    answers = answers_to(pair.net, caller, pair.receive(caller, sequence=second))
+    assert_whole(caller, answers, second)
+    (failed,) = waiting.answers(pair.receive(waiting, repair=False, sequence=first))
+    assert failed.head.fields["missing"] == [[4, 5]]
 
 
 def test_a_source_that_is_down_is_asked_when_it_is_back(pair: Pair) -> None:

@@ -237,6 +237,15 @@ def test_the_checksum_of_every_record_goes_with_it(driver: ManagerDriver):
     assert at == len(body)
 
 
+@pytest.mark.usefixtures("small_portions")
+def test_a_record_longer_than_a_piece_is_a_piece_of_its_own(driver: ManagerDriver):
+    caller = driver.session()
+    queue, sent = caller.create("orders"), [bytes([n]) * 1_000 for n in range(3)]
+    caller.send(queue, *(Message(body=each) for each in sent))
+    begun = until_begun(driver, caller, caller.ask(backup_frames.Backup()))
+    assert bodies(restored(driver, draw(caller, begun)), "orders") == sent
+
+
 def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(driver: ManagerDriver):
     caller = driver.session()
     queue = caller.create("orders", label="what was ordered", quota=1 << 20)

@@ -8,7 +8,7 @@ from dray.errors import ReceiveTimeout
 from dray.manager.events import SessionClosed
 from dray.manager.requests import requests
 from dray.model.message import Message
-from dray.wire import backup_frames, large_frames, message_frames
+from dray.wire import backup_frames, large_frames, message_frames, queue_frames
 from tests.inspection import look_into
 
 
@@ -35,3 +35,8 @@ def test_a_client_that_goes_away_leaves_nothing_open(driver):
     assert isinstance(other.call(backup_frames.Backup()), backup_frames.BackupBegun)
     with pytest.raises(ReceiveTimeout):
         other.receive(queue)
+
+
+def test_a_manager_that_was_told_of_no_process_names_none(driver):
+    info = driver.session().call(queue_frames.Describe()).info
+    assert (info.pid, info.name) == (0, "test")
