@@ -110,6 +110,16 @@ def test_nothing_is_sent_without_a_connection():
     assert sender.stream.deadline() is None
 
 
+def test_a_peer_is_heard_while_a_connection_stands():
+    sender = Sender()
+    sender.admit(1)
+    assert not sender.stream.hears
+    sender.connect()
+    assert sender.stream.hears
+    sender.give(LinkLost())
+    assert not sender.stream.hears
+
+
 def test_a_new_connection_goes_back_to_the_first_unacknowledged():
     sender = Sender()
     sender.admit(5)

@@ -401,6 +401,21 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed(pair: Pair) -> None:
     assert bodies_at_destination(pair) == [b"later"]
 
 
+def test_a_queue_that_is_told_to_go_on_tries_a_peer_that_is_down_without_the_usual_wait(
+    pair: Pair,
+) -> None:
+    source, dialled = pair.source, Dial(PEER)
+    caller = source.session()
+    caller.send(caller.open(ADDRESS), Message())
+    assert source.effects.count(dialled) == 1
+    # While it is dialled there is nothing to try.
+    caller.call(queue_frames.PauseQueue(ADDRESS, paused=False))
+    source.turn(LinkDown(PEER, "nobody there"))
+    assert source.effects.count(dialled) == 1
+    caller.call(queue_frames.PauseQueue(ADDRESS, paused=False))
+    assert source.effects.count(dialled) == 2
+
+
 def test_a_stream_comes_on_the_newest_session_that_opened_it_and_on_no_other(tmp_path: Path):
     driver = ManagerDriver(tmp_path / "destination", "b")
     driver.session().create("orders")
