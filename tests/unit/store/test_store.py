@@ -172,6 +172,10 @@ def test_neither_a_sync_nor_a_checkpoint_ends_before_it_has_run(disk):
     for end in (lambda: store.end_sync(sync), lambda: store.end_checkpoint(checkpoint)):
         with pytest.raises(AssertionError, match="must run before it ends"):
             end()
+    # With its sync alone, a checkpoint has not run.
+    checkpoint.sync.run()
+    with pytest.raises(AssertionError, match="a checkpoint must run"):
+        store.end_checkpoint(checkpoint)
 
 
 def test_the_facts_that_wait_for_a_group_are_counted_in_bytes(disk):
