@@ -26,6 +26,7 @@ _SIZES = {
     "longer": [MESSAGE_BYTES] * BATCH_MESSAGES * FURTHER_BATCHES,
     "longer-socket": [MESSAGE_BYTES] * BATCH_MESSAGES * FURTHER_BATCHES,
 }
+"""The longest is the last: `cp` copies its files, for what the kernel takes for as many bytes."""
 
 
 def run(folder: Path, _size: int, rounds: int) -> list[Result]:
@@ -86,6 +87,7 @@ def _results(daemon: str, told: list[dict[str, dict[str, float]]], load: str) ->
         result("the same, for both kinds of messages", of("spent", "single-auto")),
         result("each further 256 MiB", further("longer"), 0.5),
         result("the same, through the socket", further("longer-socket"), 0.5),
+        result("`cp` of 256 MiB", [each / FURTHER_BATCHES for each in of("spent", "cp")]),
         Result(f"latestOffset, {daemon}", "CPU ms", asked, bar=2.0 if barred else None),
     ]
     if barred:
