@@ -163,6 +163,14 @@ def test_a_range_is_cut_into_pieces_of_about_the_same_bytes(
     assert max(weights) < 1.5 * min(weights)
 
 
+def test_a_piece_ends_with_the_message_that_reaches_its_share(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, 10, 10, 10, 10)
+    pieces = measure(caller, queue, 0, pieces=2).pieces
+    assert [(each.upto, each.messages) for each in pieces] == [(2, 2), (4, 2)]
+
+
 def test_a_range_ends_before_the_first_message_that_a_transaction_holds(
     driver: ManagerDriver,
 ) -> None:
