@@ -29,9 +29,8 @@ def disk():
 
 @pytest.fixture
 def log(disk):
-    log = Log(disk.open("QMLog", size=CAPACITY), capacity=CAPACITY, head=0, tail=0, next_fact=0)
-    log.epoch = 1
-    return log
+    file = disk.open("QMLog", size=CAPACITY)
+    return Log(file, capacity=CAPACITY, head=0, tail=0, next_fact=0, epoch=1)
 
 
 @pytest.fixture
@@ -211,7 +210,9 @@ def writes_of(disk: SimDisk, log: Log, fact: bytes) -> list[tuple[int, int]]:
 @pytest.fixture
 def long_log(disk):
     capacity = 1 << 20
-    return Log(disk.open("QMLog", size=capacity), capacity=capacity, head=0, tail=0, next_fact=0)
+    return Log(
+        disk.open("QMLog", size=capacity), capacity=capacity, head=0, tail=0, next_fact=0, epoch=1
+    )
 
 
 def test_the_first_way_through_the_file_is_prepared_some_groups_ahead(disk, long_log):
@@ -228,7 +229,9 @@ def test_the_first_way_through_the_file_is_prepared_some_groups_ahead(disk, long
 def test_zeros_go_no_farther_than_their_bound_and_are_written_in_pieces(disk, monkeypatch):
     monkeypatch.setattr(qmlog, "LOG_AHEAD_BYTES_MAX", 2 * ZEROS_PIECE_BYTES + 1024)
     capacity = LOG_AHEAD_SHARE * 3 * ZEROS_PIECE_BYTES
-    log = Log(disk.open("QMLog", size=capacity), capacity=capacity, head=0, tail=0, next_fact=0)
+    log = Log(
+        disk.open("QMLog", size=capacity), capacity=capacity, head=0, tail=0, next_fact=0, epoch=1
+    )
     second, third = 512 + ZEROS_PIECE_BYTES, 512 + 2 * ZEROS_PIECE_BYTES
     pieces = [(512, ZEROS_PIECE_BYTES), (second, ZEROS_PIECE_BYTES), (third, 1024)]
     assert writes_of(disk, log, b"a") == [(0, 512), *pieces]

@@ -278,14 +278,16 @@ def _sectors_with_magic(piece: bytearray, length: int) -> Iterator[int]:
 class Log:
     """Appends groups to QMLog."""
 
-    def __init__(self, file: File, *, capacity: int, head: int, tail: int, next_fact: int) -> None:
-        """Go on at `head` with fact number `next_fact`, keeping everything from `tail`."""
+    def __init__(
+        self, file: File, *, capacity: int, head: int, tail: int, next_fact: int, epoch: int
+    ) -> None:
+        """Go on at `head` with fact number `next_fact` in `epoch`, keeping all from `tail`."""
         self.file = file
         self.capacity = capacity
         self.head = head
         self.tail = tail
         self.durable = head
-        self.epoch = 0
+        self.epoch = epoch
         self.heap_file_bytes = 0
         self.next_fact = next_fact
         self.bytes_written = 0

@@ -62,6 +62,7 @@ class StoreOpening:
             head=chain.end,
             tail=self._pairs.tail,
             next_fact=chain.next_fact,
+            epoch=chain.epoch + 1,
         )
         log.heap_file_bytes = self._heap.file_bytes
         witness = self._opened(LOCK_NAME, SECTOR_BYTES)
@@ -69,7 +70,7 @@ class StoreOpening:
             for name in (LOCK_NAME, *MAP_NAMES):
                 forget_end(self._disk, name)
         self._make_durable(log, chain)
-        _begin_epoch(log, chain)
+        _begin_epoch(log)
         note_end(witness, log.durable)
         witness.sync()
         seen = self._found.seen
@@ -104,8 +105,7 @@ class StoreOpening:
         self._disk.sync_directory()
 
 
-def _begin_epoch(log: Log, chain: Chain) -> None:
-    log.epoch = chain.epoch + 1
+def _begin_epoch(log: Log) -> None:
     # Without room for it, `fits` asks for a checkpoint first, which carries the epoch as well.
     if log.write_mark(OPENING):
         log.file.sync()
