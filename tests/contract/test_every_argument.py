@@ -141,10 +141,17 @@ class World:
         return self.manager.accept_file(queue.name, 10)
 
     def _RunningTransfer(self):  # noqa: N802
-        offer = self._Offer()
+        # To a queue of its own: whoever accepts from the one that all share might end it first.
+        offer = self.manager.offer_file(self.file, self.fresh().name, listen=None)
         self.to_close.append(offer)
+
+        def running():
+            found = self.manager.running_transfer(offer.transfer_id)
+            assert found or not offer.status.state.final, offer.status
+            return found
+
         # An offer that has just begun is on the board of running transfers a moment later.
-        return until(lambda: self.manager.running_transfer(offer.transfer_id))
+        return until(running)
 
     def good(self, call: str, parameter: str):
         """A value that makes sense, for an argument that has to be given."""
