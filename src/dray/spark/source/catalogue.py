@@ -368,26 +368,21 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _not_found(wanted: str, kind: QueueKind, queues: list[QueueInfo], url: str) -> QueueNotFound:
-    """The refusal of a name that no queue has, or of the journal of a queue that keeps none."""
-    owner = wanted.removesuffix(";journal")
-    if kind is QueueKind.JOURNAL and any(
-        each.name.casefold() == owner.casefold() for each in queues
-    ):
+    """The refusal of a name that no queue of a kind has; it tells where another kind has it."""
+    name = wanted.removesuffix(";journal") if kind is QueueKind.JOURNAL else wanted
+    if all(each.name.casefold() != name.casefold() for each in queues):
+        return QueueNotFound(f"there is no queue {name!r} at {url}; create it", queue=name)
+    if kind is QueueKind.JOURNAL:
         return QueueNotFound(
-            f"queue {owner!r} at {url} has no journal; only a queue that was created with"
+            f"queue {name!r} at {url} has no journal; only a queue that was created with"
             " journal=True (`dray queue create --journal`) keeps copies of received messages",
             queue=wanted,
         )
-    if kind is QueueKind.PRIVATE and any(
-        each.name.casefold() == wanted.casefold() for each in queues
-    ):
-        return QueueNotFound(
-            f"the queue {wanted!r} at {url} is not one that Spark reads by name; the option queue"
-            " takes private queues, journal:NAME and deadletter:",
-            queue=wanted,
-        )
-    missing = owner if kind is QueueKind.JOURNAL else wanted
-    return QueueNotFound(f"there is no queue {missing!r} at {url}; create it", queue=missing)
+    return QueueNotFound(
+        f"the queue {name!r} at {url} is not one that Spark reads by name; the option queue takes"
+        " private queues, journal:NAME and deadletter:",
+        queue=name,
+    )
 
 
 def _worth_a_task(pieces: Iterable[RangePiece]) -> Iterator[RangePiece]:
