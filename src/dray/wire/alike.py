@@ -76,11 +76,12 @@ def read_alike(view: memoryview, sizes: Sequence[int]) -> AlikeRecords | None:
     """
     if not sizes or sum(sizes) != len(view):
         return None
-    if min(sizes) < HEADER_BYTES or max(sizes) > MESSAGE_BYTES_MAX:
+    shortest = min(sizes)
+    if shortest < HEADER_BYTES or max(sizes) > MESSAGE_BYTES_MAX:
         return None
     first = read_header(view)
     without_body = HEADER_BYTES + first.properties_bytes
-    if min(sizes) < without_body:
+    if shortest < without_body:
         return None
     unpack = _without_body(first.properties_bytes).unpack_from
     before, lengths, sources, numbers, said, rest, properties = zip(

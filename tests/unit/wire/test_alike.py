@@ -104,9 +104,8 @@ def test_records_whose_properties_are_of_other_lengths_or_words_are_not_alike():
     same = batch(*[Message(body=each, label="one") for each in (b"abc", b"", b"abcdef")])
     assert read_alike(*same) is not None
     for label in ("two", "", "longer"):
-        assert (
-            read_alike(*batch(Message(b"abc", label="one"), Message(b"abc", label=label))) is None
-        )
+        other = Message(b"abc", label=label)
+        assert read_alike(*batch(Message(b"abc", label="one"), other)) is None
     # The first says more properties than the second record has bytes.
     assert read_alike(*batch(Message(label="longer than the other record"), Message())) is None
 
