@@ -280,7 +280,7 @@ def read_options(file: str | os.PathLike[str] | None = None, **given: object) ->
 
     Raises `InvalidConfiguration`, which names the file and the option.
     """
-    values: dict[str, Any] = {} if file is None else _read_file(Path(file))
+    values: dict[str, Any] = {} if file is None else _values_in(Path(file))
     values |= {name: _plain(name, value) for name, value in given.items() if value is not None}
     if "data" not in values:
         where = "" if file is None else f"in {file} "
@@ -296,7 +296,7 @@ def read_file(file: str | os.PathLike[str]) -> ServeOptions:
 
     Raises `InvalidConfiguration`, which names the file and the option.
     """
-    return _converted({"data": ""} | _read_file(Path(file)), file)
+    return _converted({"data": ""} | _values_in(Path(file)), file)
 
 
 def _converted(values: dict[str, Any], file: str | os.PathLike[str] | None) -> ServeOptions:
@@ -315,7 +315,7 @@ def check_named(data: str) -> None:
         raise InvalidConfiguration("the data directory has no name; give a path, such as ./data")
 
 
-def _read_file(file: Path) -> dict[str, Any]:
+def _values_in(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

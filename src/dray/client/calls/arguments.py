@@ -70,6 +70,7 @@ _DURATION = ExpectedValue(
     checks.seconds(limits.TIME_TO_LIVE_S_MAX, zero=True),
 )
 _SIZE = ExpectedValue("a size: bytes, or a text such as '8GiB'", checks.size, InvalidConfiguration)
+_SPARK = ExpectedValue("a session of Spark", checks.of_spark)
 _PROGRESS = ExpectedValue("a function", checks.function)
 _OWN_CHECK = ExpectedValue("", checks.anything)
 """The call itself says what it takes, in sentences of ours."""
@@ -201,8 +202,8 @@ _BY_NAME: Final = {
     ),
     # Spark.
     "until": ExpectedValue("dray.spark.Until", checks.of_class("Until", "dray.spark.")),
-    "session": ExpectedValue("a session of Spark", checks.of_spark),
-    "spark": ExpectedValue("a session of Spark", checks.of_spark),
+    "session": _SPARK,
+    "spark": _SPARK,
     "as_": _TEXT,
     "bytes_per_batch": _SIZE,
     "commit_every": _DURATION,
