@@ -58,7 +58,12 @@ def stage(tmp_path):
             assert stage.console.logged() == ""
 
 
-def test_tus_js_client_in_a_browser_goes_on_after_a_dropped_connection(open_page, stage):
+def stored_bytes(data):
+    """Bytes of large messages in the files of a queue manager, room ahead of them left out."""
+    return sum(len(each.read_bytes().rstrip(b"\0")) for each in data.glob("storage/p*.mq"))
+
+
+def test_tus_js_client_in_a_browser_goes_on_after_a_dropped_connection(open_page, stage, tmp_path):
     if not CLIENT.exists():
         said = "no tus-js-client: run `make browser`"
         (pytest.fail if os.environ.get("DRAY_BROWSER") == "required" else pytest.skip)(said)
@@ -73,13 +78,15 @@ def test_tus_js_client_in_a_browser_goes_on_after_a_dropped_connection(open_page
         line.stall_behind(PASSED)
         page.evaluate(START, [stage.token, SIZE])
         until(lambda: line.stands_still)
+        # A console that has read nothing yet when the connection breaks begins anew, and may.
+        until(lambda: stored_bytes(tmp_path / "data") > PASSED // 2)
         line.cut()
         line.stall(0)
         page.evaluate("() => window.sent")
         first, *others = page.evaluate("() => window.offsets")
         assert first == 0
         assert others
-        assert all(0 < each <= PASSED for each in others), "it went on, and did not begin anew"
+        assert all(0 < each <= PASSED for each in others), f"it went on at {others}"
         with films.receive(timeout=10) as message:
             body = bytes((at * 7 + (at >> 8)) % 251 for at in range(SIZE))
             assert message.label == "film.mkv"
