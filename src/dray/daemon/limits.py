@@ -51,6 +51,10 @@ BACKLOG_BYTES_MAX: Final = 64 << 20
 BACKLOG_RATE_S: Final = 0.5
 """The disk's rate is learned from so much time of flushing, the last half counting most."""
 
+QUEUE_FILES_UNWRITTEN_MAX: Final = 16
+"""Files of queues that wait for a sync before sessions that changed some are held back: a disk
+takes 1 to 2 ms for each, and every commit beside them waits for all."""
+
 OUTBOX_BYTES_MAX: Final = 64 << 20
 """Unsent bytes held in memory for one connection before it is no longer read from. Extents in heap
 files do not count: they are not in memory."""

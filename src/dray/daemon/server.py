@@ -133,7 +133,11 @@ class Server:
             self._close_listeners()
             self._store.close()
             raise
-        backlog = DiskBacklog(lambda: self._store.unsynced_bytes, loop.call_soon)
+        backlog = DiskBacklog(
+            lambda: self._store.unsynced_bytes,
+            loop.call_soon,
+            lambda: self._store.queue_files_unwritten,
+        )
         self._around = Surroundings(loop, self._store, backlog, self._notices)
         self.turns = Turns(
             loop, self._store, self._manager, clock=clock, performer=self, backlog=backlog

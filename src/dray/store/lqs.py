@@ -277,7 +277,7 @@ class QueueFiles:
         # Held while the disk is at work; stating a change never waits for that.
         self._flushing = threading.Lock()
         self._stated = 0
-        self._waiting: list[_QueueFileChange] = []
+        self._waiting: dict[str, _QueueFileChange] = {}
         self.refused: StoreFull | None = None
         """Why the last flush left something waiting."""
 
@@ -296,12 +296,22 @@ class QueueFiles:
         """The number to flush up to, so that all stated facts are written; 0 if nothing waits."""
         return self._stated if self._waiting else 0
 
+    @property
+    def stated(self) -> int:
+        """How many changes were stated so far."""
+        return self._stated
+
+    @property
+    def unwritten(self) -> int:
+        """How many files the next syncs write; 0 while the disk has no room for any."""
+        return 0 if self.refused is not None else len(self._waiting)
+
     def flush(self, upto: int) -> None:
         """Make what was captured true, durably; any thread may do it. Raises StorePoisoned."""
         with self._flushing:
             self.refused = None
             with self._lock:
-                due = [change for change in self._waiting if change.number <= upto]
+                due = [change for change in self._waiting.values() if change.number <= upto]
             if not due:
                 return
             done = set()
@@ -313,14 +323,16 @@ class QueueFiles:
                 self.refused = error
             self._disk.sync_directory(FOLDER)
             with self._lock:
-                self._waiting = [each for each in self._waiting if each.number not in done]
+                for each in due:
+                    if each.number in done and self._waiting.get(each.name) is each:
+                        del self._waiting[each.name]
 
     def _state(self, name: str, image: bytes | None) -> None:
         with self._lock:
             self._stated += 1
             # Only the last word on a name counts, also when a full disk has kept others waiting.
-            self._waiting = [change for change in self._waiting if change.name != name]
-            self._waiting.append(_QueueFileChange(self._stated, name, image))
+            self._waiting.pop(name, None)
+            self._waiting[name] = _QueueFileChange(self._stated, name, image)
 
     def _make(self, change: _QueueFileChange) -> None:
         if change.image is not None:

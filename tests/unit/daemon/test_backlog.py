@@ -8,12 +8,25 @@ from threading import Event, Thread
 
 import pytest
 
-from dray.daemon.limits import BACKLOG_BYTES_MAX, BACKLOG_BYTES_MIN, BACKLOG_RATE_S, BACKLOG_S
+from dray.daemon.config import ServeOptions
+from dray.daemon.embedded import EmbeddedDaemon
+from dray.daemon.limits import (
+    BACKLOG_BYTES_MAX,
+    BACKLOG_BYTES_MIN,
+    BACKLOG_RATE_S,
+    BACKLOG_S,
+    QUEUE_FILES_UNWRITTEN_MAX,
+)
 from dray.daemon.pacing.backlog import DiskBacklog
+from dray.daemon.server import Server
 from dray.errors import StorePoisoned
 from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.model.queue import QueueOptions
 from dray.store.limits import FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
-from dray.wire import file_frames, large_frames, message_frames
+from dray.manager.turn import QueueManager
+from dray.wire import file_frames, frames, large_frames, message_frames, queue_frames
+from tests.unit.daemon.gated_disk import Gate, GatedDisk
+from tests.unit.daemon.raw_client import RawClient
 
 MIB = 1 << 20
 BODY = b"x" * 4_000_000
@@ -23,7 +36,7 @@ class Disk:
     """Bytes that wait for it, and calls that are due."""
 
     def __init__(self) -> None:
-        self.unsynced = 0
+        self.unsynced = self.files = 0
         self.soon: deque = deque()
 
     def run(self) -> None:
@@ -38,7 +51,7 @@ def disk():
 
 @pytest.fixture
 def backlog(disk):
-    return DiskBacklog(lambda: disk.unsynced, disk.soon.append)
+    return DiskBacklog(lambda: disk.unsynced, disk.soon.append, lambda: disk.files)
 
 
 def test_what_no_flush_would_write_stays_below_every_bound():
@@ -80,6 +93,25 @@ def test_whoever_has_gone_is_not_told(disk, backlog):
     assert told == []
 
 
+def test_a_session_that_changed_many_files_of_queues_waits_until_they_are_written(disk, backlog):
+    told: list[int] = []
+    one, gone = (lambda: told.append(1)), (lambda: told.append(2))
+    disk.files = QUEUE_FILES_UNWRITTEN_MAX - 1
+    assert backlog.admits_files(one)
+    disk.files += 1
+    assert not backlog.admits_files(one)
+    assert not backlog.admits_files(gone)
+    assert backlog.admits(one), "bodies do not wait for files"
+    backlog.forget(gone)
+    backlog.shrank()
+    disk.run()
+    assert told == [], "as many wait as before"
+    disk.files = 1
+    backlog.shrank()
+    disk.run()
+    assert told == [1]
+
+
 @pytest.mark.parametrize(
     ("mib_s", "bound"),
     [
@@ -111,11 +143,12 @@ def test_a_flush_too_quick_to_be_measured_says_nothing(backlog):
 
 def test_a_store_that_takes_nothing_more_holds_nobody_back(disk, backlog):
     told: list[int] = []
-    disk.unsynced = 2 * backlog.bound
+    disk.unsynced, disk.files = 2 * backlog.bound, QUEUE_FILES_UNWRITTEN_MAX
     assert not backlog.admits(lambda: told.append(1))
+    assert not backlog.admits_files(lambda: told.append(2))
     backlog.lift()
     disk.run()
-    assert told == [1]
+    assert told == [1, 2]
     assert not backlog.is_full
 
 
@@ -199,3 +232,72 @@ def test_a_daemon_that_fails_keeps_nobody_waiting_outside(echo, wait_until):
         assert client.is_hung_up()
     with pytest.raises(StorePoisoned, match="the test broke it"):
         echo.daemon.stop()
+
+
+@pytest.fixture
+def gate():
+    return Gate()
+
+
+@pytest.fixture
+def store(tmp_path, gate):
+    """The store of a daemon that runs, and how to connect to it."""
+    stores = []
+
+    def load(store, config, now):
+        stores.append(store)
+        return QueueManager.load(store, config, now)
+
+    def make(loop, options):
+        return Server(loop, options, load=load, open_disk=lambda path: GatedDisk(path, gate))
+
+    daemon = EmbeddedDaemon(tmp_path, ServeOptions(data=""), make=make)
+    daemon.start()
+    (store,) = stores
+    yield store, lambda: RawClient(daemon.connect())
+    gate.open.set()
+    daemon.stop()
+
+
+def create(*names: str) -> bytes:
+    return b"".join(
+        frames.encode_frame(queue_frames.CreateQueue(name, QueueOptions()), number, 0)
+        for number, name in enumerate(names, 1)
+    )
+
+
+def test_queues_that_are_made_all_at_once_are_written_few_at_a_time_and_others_go_between(
+    store, gate, wait_until
+):
+    store, session = store
+    many = [f"many{number}" for number in range(3 * QUEUE_FILES_UNWRITTEN_MAX)]
+    with session() as maker, session() as other:
+        for each in (maker, other):
+            each.ask(frames.Hello("client"))
+        gate.close()
+        maker.socket.sendall(create(*many))
+        assert gate.waiting.wait(100)
+        wait_until(lambda: store.queue_files_unwritten >= QUEUE_FILES_UNWRITTEN_MAX)
+        assert store.queue_files_unwritten == QUEUE_FILES_UNWRITTEN_MAX
+        other.socket.sendall(create("between"))
+        wait_until(lambda: store.queue_files_unwritten == QUEUE_FILES_UNWRITTEN_MAX + 1)
+        gate.open.set()
+        assert other.hear().request_id == 1
+        for number in range(1, len(many) + 1):
+            frame = maker.hear()
+            assert (frame.request_id, type(frame.head)) == (number, queue_frames.QueueState)
+
+
+def test_queues_that_find_no_room_for_their_files_hold_nobody_back(store, gate):
+    store, session = store
+    many = [f"many{number}" for number in range(3 * QUEUE_FILES_UNWRITTEN_MAX)]
+    with session() as maker:
+        maker.ask(frames.Hello("client"))
+        gate.no_room_for = "lqs/"
+        maker.socket.sendall(create(*many))
+        for number in range(1, len(many) + 1):
+            assert maker.hear().request_id == number
+        gate.no_room_for = ""
+        maker.socket.sendall(create("one more"))
+        assert maker.hear().request_id == 1
+        assert store.queue_files_unwritten == 0

@@ -234,7 +234,7 @@ class Syncs(Machine[SyncState, Any, Any]):
             self._failed(error)
             return []
         self._running = None
-        if self._backlog.waiting:
+        if self._backlog.waiting or self._backlog.waiting_for_files:
             self._backlog.shrank()
         self._performer.perform(turn.effects)
         return self.handle(_RELEASED, now)

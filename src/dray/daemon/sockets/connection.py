@@ -104,6 +104,7 @@ class FrameConnection:
         self._deaf = False
         self._later: list[Frame] = []
         """Frames that were read and wait for another round of the loop."""
+        self._waits_for_files = False
         self._going_on: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._lent: LentFiles | None = None
@@ -292,22 +293,28 @@ class FrameConnection:
 
     def _pass_in_time(self, frames: list[Frame]) -> None:
         """Pass frames on; those beyond the other end's share of time wait for another round."""
-        caller, times = self.caller, self._around.times
+        caller, times, store = self.caller, self._around.times, self._around.heap
         place = "" if caller is not None and caller.owner else self.place or self._dialled
         if place and frames:
             times.begin()
         for at, frame in enumerate(frames):
             if self._state is not _State.OPEN:
                 return
-            if not place:
-                self._came(frame)
-                continue
-            if times.is_spent(place):
+            if place and times.is_spent(place):
                 self._later = frames[at:]
                 return
-            begun = self._loop.time()
+            begun, stated = self._loop.time() if place else 0.0, store.queue_files_stated
             self._came(frame)
-            times.spend(place, self._loop.time() - begun)
+            if place:
+                times.spend(place, self._loop.time() - begun)
+            changed = store.queue_files_stated != stated
+            if changed and not self._around.backlog.admits_files(self._files_written):
+                self._waits_for_files, self._later = True, frames[at + 1 :]
+                return
+
+    def _files_written(self) -> None:
+        self._waits_for_files = False
+        self._read_if_wanted()
 
     def _go_on(self) -> None:
         self._going_on = None
@@ -395,6 +402,7 @@ class FrameConnection:
             and not self._deaf
             and not self._stream.waits_for
             and not self._owner.overfull
+            and not self._waits_for_files
             and not (lent is not None and (lent.held or lent.line) and lent.full)
             and (not self._unsent or self._unsent <= self._unsent_max)
             and (not waits or len(outbox) <= OUTBOX_ITEMS_MAX)
@@ -429,6 +437,7 @@ class FrameConnection:
         self._later = []
         self._around.spares.closed(self.forget_spare)
         self._around.intake.forget(self)
+        self._around.backlog.forget(self._files_written)
         self._outbox.drop()
         self._count_unsent()
         self._sock.close()

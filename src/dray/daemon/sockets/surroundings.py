@@ -38,6 +38,7 @@ class Surroundings:
         self.heap = heap
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.inlet = bytearray(READ_BYTES)
+        self.backlog = backlog
         self.intake = Intake(loop, backlog)
         self.run_delay = RunDelay()
         self.times = TimeShares(loop, self.run_delay.seconds)
