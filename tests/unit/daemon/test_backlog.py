@@ -20,10 +20,10 @@ from dray.daemon.limits import (
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.server import Server
 from dray.errors import StorePoisoned
+from dray.manager.turn import QueueManager
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.model.queue import QueueOptions
 from dray.store.limits import FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
-from dray.manager.turn import QueueManager
 from dray.wire import file_frames, frames, large_frames, message_frames, queue_frames
 from tests.unit.daemon.gated_disk import Gate, GatedDisk
 from tests.unit.daemon.raw_client import RawClient
