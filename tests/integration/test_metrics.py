@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -115,6 +116,32 @@ def test_a_queue_manager_that_does_not_answer_is_not_healthy(tmp_path, monkeypat
         for path in ("/healthz", "/readyz", "/metrics"):
             assert ask(port, path)[0] == 503
         server.close()
+
+
+def test_a_long_list_of_queues_does_not_make_a_queue_manager_unhealthy(process, monkeypatch):
+    listing, listed = threading.Event(), threading.Event()
+
+    def queues(manager):
+        listing.set()
+        assert listed.wait(30)
+        return []
+
+    monkeypatch.setattr("dray.metrics.http.Manager.queues", queues)
+    monkeypatch.setattr("dray.metrics.http.ANSWER_S", 1.0)
+    server = MetricsServer("127.0.0.1:0", parse_address(process.url))
+    port = int(server.address.rpartition(":")[2])
+    scraped = []
+    scraper = threading.Thread(target=lambda: scraped.append(ask(port, "/metrics")))
+    scraper.start()
+    assert listing.wait(30)
+    assert ask(port, "/healthz") == (200, "alive\n")
+    scraper.join(1.1)
+    assert scraped == [], "a scrape waits longer for a list than a probe for a word"
+    assert ask(port, "/readyz") == (200, "ready\n")
+    listed.set()
+    scraper.join(30)
+    assert scraped[0][0] == 200
+    server.close()
 
 
 def test_an_embedded_queue_manager_refuses_the_option_and_does_not_leave_it_out(tmp_path):

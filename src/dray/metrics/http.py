@@ -2,7 +2,7 @@
 
     /healthz   200 while the queue manager answers within five seconds
     /readyz    200 while it answers and its disk has more free room than the low-water mark
-    /metrics   the metrics of this moment
+    /metrics   the metrics of this moment, which may take longer: health is asked beside it
 
 A queue manager that was poisoned by a failed sync answers nobody, so both end with 503.
 """
@@ -25,13 +25,15 @@ from typing import Any, Final, TypeVar
 from dray.client.blocking.manager import Manager
 from dray.client.connections.runtime import Dialer
 from dray.errors import AddressInUse, DrayError, InvalidConfiguration
-from dray.model.queue import ManagerInfo
+from dray.model.queue import ManagerInfo, QueueInfo
 from dray.model.words import human_size
 from dray.net.listening import http_address
 
 _log = logging.getLogger(__name__)
 ANSWER_S: Final = 5.0
 """A queue manager that has not answered by then is not well."""
+LISTED_S: Final = 30.0
+"""How long a list of all queues may take: 100,000 took 2 s, and 7 s on a busy machine."""
 _REQUEST_S: Final = 10.0
 """A caller that has not said what it wants by then is hung up on."""
 _AT_ONCE_MAX: Final = 16
@@ -77,42 +79,65 @@ class MetricsServer:
 _Answer = tuple[HTTPStatus, str, bytes]
 
 
+class _NotInTimeError(Exception):
+    """The queue manager did not answer within so many seconds."""
+
+
 class _Asked:
-    """The queue manager, asked by one thread: questions wait for each other."""
+    """The queue manager, asked over two connections: health does not wait for a long list."""
+
+    def __init__(self, dialer: Dialer) -> None:
+        self._health, self._lists = _Asker(dialer), _Asker(dialer)
+
+    def state(self) -> tuple[ManagerInfo, list[QueueInfo]]:
+        """The state of the manager and of its queues."""
+        info = self._lists.within(ANSWER_S, lambda manager: manager.info())
+        return info, self._lists.within(LISTED_S, lambda manager: manager.queues())
+
+    def health(self) -> _Answer:
+        """Whether it answers."""
+        self._info()
+        return HTTPStatus.OK, _TEXT, b"alive\n"
+
+    def readiness(self) -> _Answer:
+        """Whether it can take messages."""
+        low = said_of_room(self._info())
+        if low:
+            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, low.encode()
+        return HTTPStatus.OK, _TEXT, b"ready\n"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._health.close()
+        self._lists.close()
+
+    def _info(self) -> ManagerInfo:
+        return self._health.within(ANSWER_S, lambda manager: manager.info())
+
+
+class _Asker:
+    """One connection with a thread of its own, in which questions wait for each other."""
 
     def __init__(self, dialer: Dialer) -> None:
         self._dialer = dialer
         self._manager: Manager | None = None
         self._worker = ThreadPoolExecutor(1, "dray-metrics-ask")
 
-    def state(self) -> tuple[Any, Any]:
-        """The state of the manager and of its queues."""
-        return self._within(lambda manager: (manager.info(), manager.queues()))
-
-    def health(self) -> _Answer:
-        """Whether it answers."""
-        self._within(lambda manager: manager.info())
-        return HTTPStatus.OK, _TEXT, b"alive\n"
-
-    def readiness(self) -> _Answer:
-        """Whether it can take messages."""
-        low = said_of_room(self._within(lambda manager: manager.info()))
-        if low:
-            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, low.encode()
-        return HTTPStatus.OK, _TEXT, b"ready\n"
+    def within(self, seconds: float, ask: Callable[[Manager], _Result]) -> _Result:
+        """The answer; raises `_NotInTimeError`."""
+        asked: Future[_Result] = self._worker.submit(lambda: ask(self._connected()))
+        try:
+            return asked.result(seconds)
+        except NotInTime:
+            raise _NotInTimeError(seconds) from None
+        finally:
+            asked.cancel()
 
     def close(self) -> None:
         """Close the connection."""
         self._worker.shutdown(cancel_futures=True)
         if self._manager is not None:
             self._manager.close()
-
-    def _within(self, ask: Callable[[Manager], _Result]) -> _Result:
-        asked: Future[_Result] = self._worker.submit(lambda: ask(self._connected()))
-        try:
-            return asked.result(ANSWER_S)
-        finally:
-            asked.cancel()
 
     def _connected(self) -> Manager:
         if self._manager is None:
@@ -196,8 +221,8 @@ class _HttpRequest(BaseHTTPRequestHandler):
             return
         try:
             status, kind, body = page()
-        except NotInTime:
-            said = f"the queue manager did not answer within {ANSWER_S:g} s\n"
+        except _NotInTimeError as error:
+            said = f"the queue manager did not answer within {error.args[0]:g} s\n"
             status, kind, body = HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, said.encode()
         except DrayError as error:
             status, kind, body = HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"{error}\n".encode()

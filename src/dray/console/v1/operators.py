@@ -19,11 +19,13 @@ from dray.aio import Manager
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, Endpoint, Row, problem
 from dray.errors import DrayError
-from dray.metrics.http import ANSWER_S, said_of_room
+from dray.metrics.http import ANSWER_S, LISTED_S, said_of_room
 
 METRICS, HEALTH, READINESS = "/metrics", "/healthz", "/readyz"
 OPERATORS: Final = (METRICS, HEALTH, READINESS)
-_ANSWER_S: Final = 2 * ANSWER_S
+_ANSWERS_S: Final = {
+    METRICS: 2 * (ANSWER_S + LISTED_S), HEALTH: 2 * ANSWER_S, READINESS: 2 * ANSWER_S
+}  # fmt: skip
 """The listener answers within its own time, or says that the queue manager does not."""
 _PIECE_BYTES: Final = 1 << 20
 
@@ -31,7 +33,7 @@ _PIECE_BYTES: Final = 1 << 20
 async def passed_on(socket_path: str, request: Request) -> Response:
     """Pass a question of an operator on to the queue manager's own listener."""
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_ANSWERS_S[request.scope["path"]]):
             reader, writer = await asyncio.open_unix_connection(socket_path)
             try:
                 writer.write(f"GET {request.scope['path']} HTTP/1.0\r\n\r\n".encode("ascii"))
