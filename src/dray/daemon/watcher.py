@@ -43,6 +43,7 @@ from dray.store.manifest import (
     Manifest,
     check_not_emptied,
     differences,
+    differences_of_copy,
     identity_of,
     is_own_name,
     overwrite_manifest,
@@ -223,14 +224,16 @@ class Guard:
         if self._store:
             check_not_emptied(now)
         self._check_audit(manifest)
-        moved = was_moved(manifest.identity, identity_of(self._data))
+        identity = identity_of(self._data)
+        moved = was_moved(manifest.identity, identity)
         if moved:
             self._tell("moved", FOLDER_NAME, moved, seen="start")
         if not manifest.closed:
             # After a crash only what the manager never makes can be told from what it made.
             now = _strangers(now)
-        for change, file, detail in differences(manifest.files, now):
-            self._tell(change, file, detail, seen="start")
+        is_copy = moved and identity.inode != manifest.identity.inode
+        found = (differences_of_copy if is_copy else differences)(manifest.files, now)
+        self._audit.append_all(found, seen="start", now=self._clock.now())
         self._strangers = _strangers(now)
 
     def _tell_of_breaks(self) -> None:

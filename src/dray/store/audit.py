@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +50,12 @@ class AuditLog(ChainedFile):
 
     def append(self, change: str, file: str, *, seen: str, now: float, detail: str = "") -> None:
         """Write an entry durably, and to the log of the program. Raises StoreError."""
-        self.add([AuditEntry(0, moment(now), change, file, seen, detail)])
-        if seen != "command":
+        self.append_all([(change, file, detail)], seen=seen, now=now)
+
+    def append_all(self, changes: Sequence[tuple[str, str, str]], *, seen: str, now: float) -> None:
+        """The same of many, each a change, a file and a detail, with one sync."""
+        if changes:
+            time = moment(now)
+            self.add([AuditEntry(0, time, each[0], each[1], seen, each[2]) for each in changes])
+        for change, file, detail in changes if seen != "command" else ():
             _log.warning("%s was %s by another program%s", file, change, detail and f": {detail}")

@@ -111,6 +111,27 @@ def differences(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> 
     return found
 
 
+def differences_of_copy(
+    before: Mapping[str, FileMark], now: Mapping[str, FileMark]
+) -> list[Difference]:
+    """As `differences`, for a folder that was copied: all other times of change are one of them."""
+    as_before = {
+        name
+        for name, mark in now.items()
+        if name in before
+        and msgspec.structs.replace(mark, mtime_ns=before[name].mtime_ns) == before[name]
+    }
+    later = sum(now[name] != before[name] for name in as_before)
+    found = differences(
+        {name: mark for name, mark in before.items() if name not in as_before},
+        {name: mark for name, mark in now.items() if name not in as_before},
+    )
+    if later:
+        sentence = f"{counted(later, 'file')} of the same size with another time of change"
+        found.insert(0, Difference("edited", FOLDER_NAME, sentence))
+    return found
+
+
 def check_not_emptied(now: Mapping[str, FileMark]) -> None:
     """Refuse a folder from which a whole store is gone: most likely a disk is not mounted there.
 

@@ -233,6 +233,12 @@ def test_a_store_that_was_renamed_or_copied_by_hand_is_told(data, tmp_path):
     entries = list(read_entries(copied / AUDIT_NAME))
     assert "copied from" in entries[-1].detail
     assert [entry.file for entry in entries[2:]] == ["storage"]
+    again = tmp_path / "again"
+    shutil.copytree(copied, again, copy_function=shutil.copyfile)
+    opened(again).close()
+    *_, moved, edited = read_entries(again / AUDIT_NAME)
+    assert ("copied from" in moved.detail, moved.file, edited.file) == (True, "storage", "storage")
+    assert "another time of change" in edited.detail
 
 
 @pytest.mark.slow

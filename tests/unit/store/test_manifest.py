@@ -17,6 +17,7 @@ from dray.store.manifest import (
     Manifest,
     check_not_emptied,
     differences,
+    differences_of_copy,
     identity_of,
     is_own_name,
     overwrite_manifest,
@@ -76,6 +77,26 @@ def test_differences_are_named_with_what_changed():
         ("edited", "other", "its 1 bytes were changed"),
         ("edited", "rewritten", "its 1 bytes were written again"),
     ]
+
+
+def test_times_of_change_that_a_copy_gave_are_one_difference():
+    before = {
+        "a": FileMark(1, 1, "a"),
+        "b": FileMark(9, 1),
+        "c": FileMark(1, 1, "c"),
+        "d": FileMark(1, 1),
+    }
+    now = {
+        "a": FileMark(1, 2, "a"),
+        "b": FileMark(9, 2),
+        "c": FileMark(1, 2, "?"),
+        "d": FileMark(1, 1),
+    }
+    assert [tuple(each) for each in differences_of_copy(before, now)] == [
+        ("edited", "storage", "2 files of the same size with another time of change"),
+        ("edited", "c", "its 1 bytes were changed"),
+    ]
+    assert differences_of_copy(now, now) == []
 
 
 @pytest.mark.parametrize(
