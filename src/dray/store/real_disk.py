@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import threading
@@ -26,6 +27,7 @@ from dray.store.disk import (
     unreadable,
 )
 from dray.store.location import check_location
+from dray.store.lqs import FOLDER, QUARANTINE
 
 _PID_CHARACTERS: Final = 31
 
@@ -211,6 +213,7 @@ class RealDisk(StoreFolder):
         try:
             # The store may have been moved away while we waited at the door.
             check_location(self.path)
+            self._check_folders()
         except StoreError:
             os.close(descriptor)
             raise
@@ -294,6 +297,16 @@ class RealDisk(StoreFolder):
         with translated(folder or FOLDER_NAME, "sync"):
             self._make_folder(f"{folder}/")
             sync_folder(self._folder / folder)
+
+    def _check_folders(self) -> None:
+        """Refuse now what would end the first request that makes a file in one of the folders."""
+        effective = os.access in os.supports_effective_ids
+        for folder in (self._folder, self._folder / FOLDER, self._folder / QUARANTINE):
+            wanted = os.W_OK | os.X_OK
+            if folder.is_dir() and not os.access(folder, wanted, effective_ids=effective):
+                raise self._unusable(
+                    PermissionError(errno.EACCES, "Permission denied", str(folder))
+                )
 
     def _unusable(self, error: OSError) -> StoreError:
         """Nothing of a store was touched yet: another user's, read-only, no folder..."""

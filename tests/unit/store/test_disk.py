@@ -225,6 +225,21 @@ def test_a_data_directory_that_cannot_be_locked_is_no_failed_disk(tmp_path):
     assert e.value.code == StoreError.code
 
 
+@pytest.mark.parametrize("folder", ["storage", "storage/lqs"])
+def test_a_folder_in_which_no_file_can_be_made_keeps_a_store_from_starting(
+    tmp_path, monkeypatch, folder
+):
+    """The first request for a queue would poison the store."""
+    disk = RealDisk(tmp_path)
+    (tmp_path / "storage" / "lqs").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, *_, **__: path != tmp_path / folder)
+        with pytest.raises(StoreError, match=f"data directory: {folder}: Permission denied"):
+            disk.lock()
+    disk.lock()
+    disk.close()
+
+
 def test_a_data_directory_that_cannot_be_made_is_one_clear_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be used as data directory: storage: Not a dir"):
