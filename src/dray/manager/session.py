@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dray.delivery.keys import ConnectionKey
 from dray.model.callers import Caller
 from dray.model.ids import Incarnation
+from dray.model.places import Amounts
 from dray.wire.large_frames import LargeReceive
 from dray.wire.message_frames import Receive, ReceiveTransaction
 
@@ -78,6 +79,8 @@ class Waiter:
     deadline: float | None
     id: tuple[IdKind, int] | None = None
     """The id by which it names a message, if it does: which kind of id, and its hash."""
+    place: str = ""
+    """The caller of whose share it takes a part; one that proves who it is later gives it back."""
 
 
 class WaitingReceives:
@@ -93,6 +96,7 @@ class WaitingReceives:
         self._last_place = 0
         self._without_id: dict[Waiter, None] = {}
         self._by_id: dict[IdKind, dict[int, dict[Waiter, None]]] = {}
+        self._of_place: Amounts[str] = Amounts()
 
     def __iter__(self) -> Iterator[Waiter]:
         """Go through all of them; none may come or go meanwhile."""
@@ -116,11 +120,14 @@ class WaitingReceives:
         """Let one more wait, behind all others."""
         self._last_place += 1
         self.places[waiter] = self._last_place
+        waiter.place = waiter.session.caller.place
+        self._of_place.add(waiter.place, 1)
         self._beside(waiter)[waiter] = None
 
     def remove(self, waiter: Waiter) -> None:
         """Let one wait no longer."""
         del self.places[waiter]
+        self._of_place.add(waiter.place, -1)
         beside = self._beside(waiter)
         del beside[waiter]
         if waiter.id is not None and not beside:
@@ -128,6 +135,10 @@ class WaitingReceives:
             del self._by_id[kind][key]
             if not self._by_id[kind]:
                 del self._by_id[kind]
+
+    def count_of(self, place: str) -> int:
+        """How many wait of one caller."""
+        return self._of_place[place]
 
     def that_may_take(self, arrived: Mapping[IdKind, set[int] | None]) -> list[Waiter]:
         """Give the receives that name no message, and the ones that name one of the ids, in order.

@@ -188,9 +188,7 @@ def wait(context: Context, queue: StoredQueue, waiter: Waiter) -> None:
 def _check_share(queue: StoredQueue, caller: Caller) -> None:
     """Refuse a caller that would keep others from waiting at a queue."""
     share = WAITERS_PER_QUEUE_MAX // WAITERS_SHARE
-    if caller.owner or len(queue.waiters) < share:
-        return
-    if sum(each.session.caller.place == caller.place for each in queue.waiters) >= share:
+    if not caller.owner and queue.waiters.count_of(caller.place) >= share:
         raise Misuse(
             f"{share} receives of {caller.name} already wait at {queue.name!r}; end some of them"
         )

@@ -10,6 +10,7 @@ from dray.model.callers import Caller
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import batch_frames, large_frames, message_frames, queue_frames, transfer_frames
+from tests.cost import Costs
 from tests.inspection import look_into
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 
@@ -65,6 +66,25 @@ def test_a_caller_has_its_share_of_the_receives_that_wait_at_a_queue(tmp_path, m
     assert waits(bob)
     driver.turn(SessionClosed(second.number))
     assert waits(first)
+
+
+def test_a_receive_beyond_the_share_of_its_caller_costs_the_same_however_many_wait(
+    tmp_path, monkeypatch
+):
+    ada = driver_with(tmp_path, *RULES).session(ADA)
+
+    def lines_when(share: int) -> int:
+        monkeypatch.setattr("dray.manager.requests.receiving.WAITERS_PER_QUEUE_MAX", 4 * share)
+        orders = ada.create(f"orders{share}")
+        for _ in range(share):
+            ada.ask(message_frames.Receive(orders, 0, 600.0))
+        costs = Costs()
+        with pytest.raises(Misuse, match=f"{share} receives of user:ada already wait"):
+            costs.of("a receive", lambda: ada.call(message_frames.Receive(orders, 0, 600.0)))
+        return costs.most
+
+    lines_when(1)
+    assert lines_when(200) < 2 * lines_when(2)
 
 
 def test_a_caller_has_its_share_of_the_unfinished_uploads(tmp_path, monkeypatch):
