@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dray
+from tests.integration.commands import until
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -117,6 +118,45 @@ def test_a_large_message_carries_the_trace_to_its_receiver(managers, spans):
     assert receive.attributes["messaging.message.id"] == sent
     assert receive.attributes["messaging.message.body.size"] == 100_000
     assert found["deliver orders"].parent.span_id == send.context.span_id
+
+
+def test_a_large_message_whose_fragments_came_ahead_is_delivered_in_one_span(
+    managers, spans, exporter, caplog
+):
+    here, there, remote = managers
+    here.queue(remote).send(b"first")
+    there.queue("orders").receive(timeout=30)
+    exporter.clear()
+    with here.transaction() as transaction:
+        body = b"x" * 9_000_000
+        dray.LargeMessageQueue(here.queue(remote)).send(body, transaction=transaction)
+        until(lambda: there.info().ahead_bytes > len(body))
+    with dray.LargeMessageQueue(there.queue("orders")).receive(timeout=30) as message:
+        assert message.body() == body
+    delivered = [span for span in exporter.get_finished_spans() if span.name == "deliver orders"]
+    assert [span.parent.span_id for span in delivered] == [
+        spans()[f"send {remote}"].context.span_id
+    ]
+    assert "has to be ended" not in caplog.text
+
+
+def test_a_span_processor_that_fails_spoils_no_delivery(managers, exporter, caplog):
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import SpanProcessor
+
+    class Failing(SpanProcessor):
+        def on_start(self, span, parent_context=None):
+            if span.name == "deliver failing":
+                raise ZeroDivisionError
+
+    trace.get_tracer_provider().add_span_processor(Failing())
+    here, there, remote = managers
+    queue = there.create_queue("failing")
+    for body in (b"first", b"second"):
+        here.queue(remote.replace("orders", "failing")).send(body)
+        assert queue.receive(timeout=30).body == body
+    assert caplog.text.count("a span of a delivery could not be made") == 1
+    assert "has to be ended" not in caplog.text
 
 
 def test_a_handler_runs_in_a_span_of_the_senders_trace_and_an_error_marks_it(managers, spans):

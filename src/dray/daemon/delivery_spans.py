@@ -8,6 +8,7 @@ carries no trace makes none.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from dray.wire.message_frames import Envelope
+
+logger = logging.getLogger(__name__)
 
 _NS_IN_US: Final = 1_000
 
@@ -47,9 +50,24 @@ class DeliverySpans:
         """Begin without streams; `tracer` makes the spans."""
         self._tracer = tracer
         self._streams: dict[int, dict[int, _Stream]] = {}
+        self._has_failed = False
 
     def look(self, event: Event, effects: Sequence[Effect], now: float) -> None:
-        """Look at an event and at what was decided."""
+        """Look at an event and at what was decided.
+
+        It never raises: the effects are still to be done, whatever a span processor of this program
+        makes of a span.
+        """
+        try:
+            self._look(event, effects, now)
+        except Exception:
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception(
+                    "a span of a delivery could not be made; the log tells of the first one only"
+                )
+
+    def _look(self, event: Event, effects: Sequence[Effect], now: float) -> None:
         match event:
             case SessionClosed(session):
                 self._streams.pop(session, None)
@@ -91,7 +109,12 @@ class DeliverySpans:
 
 
 def _traces(data: Data, body: memoryview, was: int, upto: int) -> Iterator[tuple[Envelope, str]]:
-    """The messages of a frame behind one number and up to another that carry a trace."""
+    """The messages of a frame behind one number and up to another that carry a trace.
+
+    Records that came ahead are fragments, which carry none; their frame has no body.
+    """
+    if data.ahead:
+        return
     offset = 0
     for envelope in data.envelopes:
         if was < envelope.number <= upto:
