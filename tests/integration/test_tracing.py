@@ -146,6 +146,7 @@ def test_a_span_processor_that_fails_spoils_no_delivery(managers, exporter, capl
 
     class Failing(SpanProcessor):
         def on_start(self, span, parent_context=None):
+            del parent_context
             if span.name == "deliver failing":
                 raise ZeroDivisionError
 

@@ -26,7 +26,7 @@ from dray.console.console import CONSOLE, Callers, Console
 from dray.console.door import LOOPBACK, Doorkeeping, StartLink
 from dray.console.http.server import end_with_input, server
 from dray.console.v1 import TokenHolders
-from dray.errors import InvalidConfiguration
+from dray.errors import InvalidConfiguration, TargetUnwritable
 from dray.model.callers import Credential
 from dray.model.names import shown_host
 from dray.net.certificates import names_of
@@ -187,7 +187,7 @@ def _keeping(
     secure = context is not None
     if isinstance(goal, Path):
         file = goal.with_name(f"{goal.name}.url")
-        return Doorkeeping(LOOPBACK, start=StartLink(file, place))
+        return Doorkeeping(LOOPBACK, start=_start_link(file, place))
     cookie = f"dray-console-{place.rpartition(':')[2]}"
     names = {shown_host(goal[0].lower()), *LOOPBACK}
     if options.tls_cert is not None:
@@ -196,8 +196,20 @@ def _keeping(
     if not is_within_machine(goal[0]):
         return Doorkeeping(frozenset(names), secure=secure, cookie=cookie)
     file = runtime_link().with_name(f"{cookie}.url")
-    start = StartLink(file, place)
+    start = _start_link(file, place)
     return Doorkeeping(frozenset(names), secure=secure, start=start, cookie=cookie)
+
+
+def _start_link(file: Path, place: str) -> StartLink:
+    """The link that opens the console once; raises `TargetUnwritable`."""
+    try:
+        return StartLink(file, place)
+    except OSError as error:
+        raise TargetUnwritable(
+            f"the start link of the console cannot be written to {file}:"
+            f" {error.strerror or error}; let XDG_RUNTIME_DIR name a directory of this account",
+            path=str(file),
+        ) from error
 
 
 def _ready(options: ConsoleOptions, keeping: Doorkeeping, place: str) -> str:

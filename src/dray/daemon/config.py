@@ -283,10 +283,10 @@ def read_options(file: str | os.PathLike[str] | None = None, **given: object) ->
     values: dict[str, Any] = {} if file is None else _values_in(Path(file))
     values |= {name: _plain(name, value) for name, value in given.items() if value is not None}
     if "data" not in values:
-        where = "" if file is None else f"in {file} "
+        where = "not set" if file is None else f"set neither in {file} nor on the command line"
         raise InvalidConfiguration(
-            f"the data directory is not set {where}or on the command line; give --data DIR, or"
-            ' write data = "DIR" in the file of --config'
+            f"the data directory is {where}; give --data DIR, or write"
+            ' data = "DIR" in the file of --config'
         )
     return _converted(values, file)
 

@@ -24,7 +24,7 @@ class SideProcess:
     """One program, until it is closed."""
 
     def __init__(self, name: str, command: list[str], address_at: int) -> None:
-        """Start `command`; raises `AddressInUse` if it ends before it is ready.
+        """Start `command`; raises `AddressInUse` or `DrayError` if it ends before it is ready.
 
         `command[address_at]` is where it listens.
         """
@@ -53,13 +53,18 @@ class SideProcess:
         assert process.stdout is not None
         said = process.stdout.readline().strip()
         if not said:
-            process.wait()
+            status = process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
-            raise AddressInUse(
-                f"{self._name}: nothing can listen at {self._command[self._address_at]}, as the"
-                " line before says; choose another address"
+            if status == AddressInUse.exit_status:
+                raise AddressInUse(
+                    f"{self._name}: nothing can listen at {self._command[self._address_at]}, as the"
+                    " line before says; choose another address"
+                )
+            raise DrayError(
+                f"{self._name} ended with status {status} before it was ready, for the reason that"
+                " the line before gives"
             )
         return process, said
 

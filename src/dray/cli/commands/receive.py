@@ -157,10 +157,7 @@ def command(
     After a crash, run the same command again: it resumes, and each message ends up in exactly one
     file.
     """
-    given = [name for name in _FOLDER_OPTIONS if _is_given(context, name)]
-    if "://" in (folder or ""):
-        given.append("A URL")
-    _check_usage(given, context.params)
+    given = check_usage(context)
     if folder in {None, "-"} and standard_output_is_closed():
         raise TargetUnwritable(
             "standard output is closed, so nobody would see the message; receive with --to DIR",
@@ -219,9 +216,16 @@ def _take_patiently(taker: MessageTaker, wait: float | None) -> Taken:
     return taker.take_one(None if wait is None else wait - SAID_AFTER_S)
 
 
-def _check_usage(given: list[str], params: dict[str, Any]) -> None:
-    """Raise a usage error for options that do not go together."""
+def check_usage(context: click.Context) -> list[str]:
+    """Raise a usage error for options that do not go together.
+
+    Gives those that only `dray.folders.receive` takes.
+    """
+    params = context.params
+    given = [name for name in _FOLDER_OPTIONS if _is_given(context, name)]
     folder, large, most = params["folder"], params["large"], params["most"]
+    if "://" in (folder or ""):
+        given.append("A URL")
     alone = params["repair"] or params["resume"]
     if large and folder is None:
         raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
@@ -243,6 +247,7 @@ def _check_usage(given: list[str], params: dict[str, Any]) -> None:
         raise click.UsageError("--to - is for the body of one message, with --large.")
     if params["follow"] and (most is not None or params["timeout"] is not None):
         raise click.UsageError("--follow has no end: leave --max and --timeout out.")
+    return given
 
 
 def _is_given(context: click.Context, option: str) -> bool:

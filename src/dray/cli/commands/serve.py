@@ -133,20 +133,16 @@ def command(
 ) -> int:
     """Run a queue manager, and print its addresses in one line when it is ready. Needs Linux."""
     require_linux("a queue manager")
-    from dray.daemon.config import read_options
     from dray.daemon.process import serve
 
-    read_all = partial(
-        read_options,
-        config,
-        console_also=console_also or None,
+    read = partial(
+        options_of,
+        config=config,
+        peers=peers,
+        console_also=console_also,
         log_level=log_level or settings.log_level,
         **options,
     )
-
-    def read() -> ServeOptions:
-        return read_all().accepting(peers)
-
     asked = read()
     beside: list[Callable[[OwnDoor], Companion]] = []
     if (address := asked.http) is not None:
@@ -163,6 +159,19 @@ def command(
         asked, url = _with_socket(asked)
         beside.append(partial(ConsoleProcess, asked, url))
     return serve(asked, read, beside=beside)
+
+
+def options_of(
+    *,
+    config: str | None,
+    peers: tuple[str, ...],
+    console_also: tuple[str, ...],
+    **options: Any,  # noqa: ANN401 - the options of `ServeOptions`
+) -> ServeOptions:
+    """What the parameters of the command ask for; raises `InvalidConfiguration`."""
+    from dray.daemon.config import read_options
+
+    return read_options(config, console_also=console_also or None, **options).accepting(peers)
 
 
 def _with_socket(options: ServeOptions) -> tuple[ServeOptions, str]:

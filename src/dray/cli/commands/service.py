@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import click
+from click.core import ParameterSource
 
-from dray.cli.settings import CommandGroup
+from dray.cli.commands import receive, watch
+from dray.cli.commands.serve import options_of
+from dray.cli.settings import CommandGroup, Settings
+from dray.net.doors import URL_VARIABLE, default_url
+from dray.net.tokens import TOKEN_VARIABLE
 
 _KINDS: Final = {
     "serve": "queue manager",
     "watch": "watched folder",
     "receive": "receiver",
 }
-_DIRECTORIES: Final = ("data", "state", "directory", "folder", "config")
-"""Options and arguments that name a directory or a file in one, where the service works."""
 _VARIABLES: Final = ("DRAY_URL", "DRAY_CA", "DRAY_CERT", "DRAY_KEY", "DRAY_LISTEN")
+_FILES: Final = ("config", "tls_cert", "tls_key", "tls_ca", "tls_client_ca")
+"""Options of a queue manager that name files which it reads."""
+_OWN_FILES: Final = ("ca", "cert", "key", "token_file")
+"""The same of a client."""
+_HOMES: Final = ("/home", "/root", "/run/user")
+_RUN: Final = Path("/run")
+"""A start of the machine empties it, so systemd makes the directories of sockets there."""
+_UNIX: Final = "dray+unix://"
 _TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108 - no file is made there
 _HARDENING: Final = """\
 UMask=0077
@@ -71,33 +84,64 @@ def print_unit(
     manager answers, or when the command is connected to one. It may write only where its arguments
     say.
     """  # noqa: D301 - click reads a backspace
-    root = context.find_root().command
-    assert isinstance(root, click.Group)
-    chosen = root.get_command(context, kind)
+    root = context.find_root()
+    assert isinstance(root.command, click.Group)
+    chosen = root.command.get_command(context, kind)
     assert chosen is not None, "the choice has commands only"
-    with chosen.make_context(kind, list(arguments), parent=context.find_root()) as parsed:
+    with chosen.make_context(kind, list(arguments), parent=root) as parsed:
         given = parsed.params
-    if kind == "receive" and not given.get("follow"):
-        raise click.UsageError("A service receives for ever: give receive --follow, too.")
-    click.echo(_unit(kind, user, arguments, list(_places(given))), nl=False)
-
-
-def _unit(kind: str, user: str | None, arguments: Sequence[str], places: list[Path]) -> str:
-    command_line = " ".join(map(_quoted, [*_program(), kind, *arguments]))
+        if kind == "watch":
+            watch.check_usage(given["wait"], given["after"])
+        elif kind == "receive":
+            if not given["follow"]:
+                raise click.UsageError("A service receives for ever: give receive --follow, too.")
+            receive.check_usage(parsed)
+    _check_callee(kind, root.ensure_object(Settings))
+    command = [*_program(), *_global_words(root), kind, *arguments]
+    writes = _places(kind, given)
+    reads = [Path(command[0]), Path(sys.prefix), Path(sys.base_prefix), *_read(kind, given, root)]
     account = user or _account()
-    environment = "".join(
-        f"Environment={_quoted(f'{name}={os.environ[name]}')}\n"
-        for name in _VARIABLES
-        if os.environ.get(name)
-    )
-    writable = "".join(f"ReadWritePaths={_quoted(os.fspath(each))}\n" for each in places)
-    hidden = "" if any(_is_below(each, *_TEMPORARY) for each in places) else "PrivateTmp=yes\n"
-    # SIGTERM is for the receiver; a command of `--exec` goes on to its end.
-    ends = "KillMode=mixed\n" if kind == "receive" else ""
-    home = "read-only" if any(_is_below(each, "/home", "/root") for each in places) else "yes"
+    relative = [each for each in (*writes, *reads) if not each.is_absolute()]
+    home = _start(account, relative)
+    service = Service(kind, account, command, home, _whole(writes), _whole([*reads, home]))
+    for sentence in _to_do(service):
+        click.echo(f"dray: before the service starts, {sentence}", err=True)
+    click.echo(_unit(service), nl=False)
+
+
+class Service(NamedTuple):
+    """What a unit is about."""
+
+    kind: str
+    account: str
+    command: Sequence[str]
+    home: Path
+    """Where it starts: relative paths begin there."""
+    writes: Sequence[Path]
+    """The directories in which it writes, whole and each once."""
+    reads: Sequence[Path]
+    """What it cannot do without and only reads."""
+
+
+def _unit(service: Service) -> str:
+    environment = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
+    lines = [f"Environment={_quoted(f'{name}={value}')}\n" for name, value in environment.items()]
+    is_manager = service.kind == "serve"
+    made = [each for each in service.writes if is_manager and each.parent == _RUN]
+    lasting = [each for each in service.writes if each not in made]
+    lines += [f"ReadWritePaths={_quoted(os.fspath(each))}\n" for each in lasting]
+    if is_manager:
+        # The link to its socket, and the start link of a console: no home need be there for them.
+        runtime = " ".join(["%N", *(_quoted(each.name) for each in made)])
+        lines += [f"RuntimeDirectory={runtime}\n", "Environment=XDG_RUNTIME_DIR=%t/%N\n"]
+        lines += ["ExecReload=kill -HUP $MAINPID\n"]
+    touched = [*service.writes, *service.reads]
+    private = not any(_is_below(each, *_TEMPORARY) for each in touched)
+    lines.append("PrivateTmp=yes\n" if private else f"ReadWritePaths={_TEMPORARY[0]}\n")
+    hidden = "read-only" if any(_is_below(each, *_HOMES) for each in touched) else "yes"
     return f"""\
 [Unit]
-Description=Dray {_KINDS[kind]}
+Description=Dray {_KINDS[service.kind]}
 Documentation=man:systemd.service(5)
 After=network-online.target
 Wants=network-online.target
@@ -105,18 +149,46 @@ Wants=network-online.target
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart={command_line}
-WorkingDirectory={_quoted_path(Path.cwd())}
-User={account}
+ExecStart={" ".join(map(_quoted, service.command))}
+WorkingDirectory={_quoted_path(service.home)}
+User={service.account}
 Restart=on-failure
 RestartSec=2
-{ends}TimeoutStartSec=infinity
+KillMode=mixed
+TimeoutStartSec=infinity
 WatchdogSec=2min
-{environment}{writable}ProtectHome={home}
-{hidden}{_HARDENING}
+{"".join(lines)}ProtectHome={hidden}
+{_HARDENING}
 [Install]
 WantedBy=multi-user.target
 """
+
+
+def _check_callee(kind: str, settings: Settings) -> None:
+    """Refuse a client that would find no queue manager, or would have no token, as a service."""
+    if kind == "serve":
+        return
+    if settings.url == default_url() and not os.environ.get(URL_VARIABLE):
+        raise click.UsageError(
+            "A service has no link to the queue manager of its account: name the queue manager with"
+            " --url or DRAY_URL, such as --url dray+unix:///var/lib/dray/dray.sock."
+        )
+    if os.environ.get(TOKEN_VARIABLE) and settings.token_file is None:
+        raise click.UsageError(
+            "DRAY_TOKEN cannot become part of a unit, which others can read: keep the token in a"
+            " file, and give `dray --token-file FILE service print ...`."
+        )
+
+
+def _global_words(root: click.Context) -> Iterable[str]:
+    """The options that stand before `service`: they are for the command, too."""
+    for option in root.command.params:
+        name = option.name
+        assert name is not None
+        if root.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            yield option.opts[0]
+            if root.params[name] is not True:
+                yield str(root.params[name])
 
 
 def _program() -> list[str]:
@@ -133,26 +205,102 @@ def _account() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
-def _places(given: dict[str, object]) -> Iterable[Path]:
-    """The directories in which the command writes, whole and each once."""
-    after = str(given.get("after") or "")
+def _places(kind: str, given: Mapping[str, Any]) -> list[Path]:
+    """The directories in which the command writes; raises `InvalidConfiguration`."""
+    if kind == "serve":
+        options = options_of(**given)
+        doors = (options.socket, options.http, options.console)
+        return [Path(options.data), *(Path(each).parent for each in doors if each and "/" in each)]
+    if kind == "receive":
+        target = given["folder"]
+        return [] if target is None or target == "-" or "://" in target else [Path(target)]
+    watched = Path(given["directory"])
+    after = given["after"]
     if after.startswith("move:"):
         # Two places of a unit are two mounts, and no file moves from one to the other.
-        watched = Path(str(given["directory"])).resolve()
-        both = os.path.commonpath([watched, Path(after.removeprefix("move:")).resolve()])
-        if both == os.sep:
+        moved = Path(after.removeprefix("move:")).resolve()
+        watched = Path(os.path.commonpath([watched.resolve(), moved]))
+        if watched == Path(os.sep):
             raise click.UsageError(
                 "--after move:DIR of a service needs a directory other than / that holds both DIR"
                 " and the watched one: the service may write only there."
             )
-        given = given | {"directory": both}
-    found = dict.fromkeys(
-        Path(os.fspath(value)).resolve()
-        for name in _DIRECTORIES
-        if name != "config" and isinstance(value := given.get(name), str | os.PathLike)
-        if value != "-" and "://" not in os.fspath(value)
-    )
-    yield from found
+    return [Path(given["state"]), watched]
+
+
+def _read(kind: str, given: Mapping[str, Any], root: click.Context) -> list[Path]:
+    """The files that the command reads, and the socket of the queue manager that it calls."""
+    if kind == "serve":
+        options = options_of(**given)
+        named = [given["config"], *(getattr(options, each) for each in _FILES[1:])]
+        named += [each.token_file for each in options.peers]
+        return [Path(each) for each in named if each is not None]
+    settings = root.ensure_object(Settings)
+    named = [getattr(settings, each) for each in _OWN_FILES]
+    named += [os.environ.get(f"DRAY_{each.upper()}") for each in _OWN_FILES[:3]]
+    if settings.url.startswith(_UNIX):
+        named.append(unquote(settings.url.removeprefix(_UNIX)))
+    return [Path(each) for each in named if each]
+
+
+def _whole(paths: Iterable[Path]) -> list[Path]:
+    return list(dict.fromkeys(each.resolve() for each in paths))
+
+
+def _start(account: str, relative: Sequence[Path]) -> Path:
+    """The directory in which the service starts: this one, if its account can enter it."""
+    here = Path.cwd()
+    if _reaches(account, here / "it"):
+        return here
+    if relative:
+        raise click.UsageError(
+            f"{account} may not enter {here}, where {relative[0]} would be: give whole paths, or"
+            " print the unit in another directory."
+        )
+    return Path(os.sep)
+
+
+def _to_do(service: Service) -> Iterable[str]:
+    """What a unit rests on and is not there yet."""
+    if _identity(service.account) is None:
+        yield f"create the account {service.account}"
+    for place in service.writes:
+        if not place.exists() and place.parent != _RUN:
+            yield f"create {place} and give it to {service.account}"
+    for path in (*service.writes, *service.reads):
+        if not _reaches(service.account, path):
+            yield f"let {service.account} enter each directory above {path}"
+
+
+def _identity(account: str) -> tuple[int, set[int]] | None:
+    """The ids of an account and of its groups, None if there is no such account."""
+    import pwd
+
+    try:
+        found = pwd.getpwnam(account)
+    except KeyError:
+        return None
+    return found.pw_uid, set(os.getgrouplist(account, found.pw_gid))
+
+
+def _reaches(account: str, path: Path) -> bool:
+    """Whether an account can enter each directory above a path, as far as they are there.
+
+    Root can no more than others: the unit takes its capabilities away.
+    """
+    own, groups = _identity(account) or (-1, set())
+    for folder in path.resolve().parents:
+        try:
+            found = folder.stat()
+        except OSError:
+            continue
+        if found.st_uid == own:
+            may = stat.S_IXUSR
+        else:
+            may = stat.S_IXGRP if found.st_gid in groups else stat.S_IXOTH
+        if not found.st_mode & may:
+            return False
+    return True
 
 
 def _is_below(path: Path, *folders: str) -> bool:

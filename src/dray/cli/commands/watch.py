@@ -67,10 +67,7 @@ def command(
     """
     import dray.folders
 
-    if wait is not None and wait.seconds is not None:
-        raise click.UsageError("A watch has no end: write --wait or --wait=received.")
-    if wait is not None and options["after"] == "keep":
-        raise click.UsageError("--wait is for --after delete or --after move:DIR.")
+    check_usage(wait, options["after"])
     options["wait"] = None if wait is None else wait.until
     # It watches a new folder twice when its parent is new as well, and warns of that.
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
@@ -86,3 +83,11 @@ def command(
             return
         with manager:
             dray.folders.watch(directory, manager.queue(queue), stop=stop, tell=shown, **options)
+
+
+def check_usage(wait: Wait | None, after: str) -> None:
+    """Raise a usage error for a `--wait` that a watch cannot have."""
+    if wait is not None and wait.seconds is not None:
+        raise click.UsageError("A watch has no end: write --wait or --wait=received.")
+    if wait is not None and after == "keep":
+        raise click.UsageError("--wait is for --after delete or --after move:DIR.")
