@@ -301,7 +301,7 @@ def test_a_delivery_shows_what_it_waits_for_and_is_paused_resumed_and_retried(op
     page = open_page("/deliveries")
     page.get_by_role("button", name="Retry now").click()
     page.get_by_text(f"{goal} delivers again.").wait_for()
-    page.get_by_text("nobody answers at 127.0.0.1:1").first.wait_for()
+    page.get_by_text("there is no connection to 127.0.0.1:1").first.wait_for()
     page.get_by_role("button", name="Pause").click()
     page.get_by_text(f"{goal} is paused").first.wait_for()
     page.get_by_role("button", name="Resume").click()

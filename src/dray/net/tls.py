@@ -134,11 +134,13 @@ def presenting(
 def _load(context: ssl.SSLContext, certificate: str | Path, key: str | Path | None) -> None:
     try:
         context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:
         files = f"{certificate} and {key}" if key else f"{certificate}"
-        raise InvalidConfiguration(
-            f"{files} are no certificate and its key: {_said(error)}"
-        ) from error
+        lacking = "do not hold" if key else "does not hold"
+        wrong = f"{lacking} a certificate and its private key"
+        if not isinstance(error, ssl.SSLError):
+            wrong = "cannot be read"
+        raise InvalidConfiguration(f"{files} {wrong}: {_said(error)}") from error
 
 
 def said_of(error: ssl.SSLError) -> str:

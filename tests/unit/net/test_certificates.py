@@ -121,3 +121,14 @@ def test_the_end_of_each_certificate_of_a_file_is_known(folder):
     assert found.ends.timestamp() == pytest.approx(NOW + 5 * 86_400, abs=3601)
     with pytest.raises(InvalidConfiguration, match="holds no certificates"):
         endings(folder / "none.pem")
+
+
+def test_a_certificate_without_its_key_is_told_from_a_file_that_is_not_there(folder):
+    with pytest.raises(
+        InvalidConfiguration, match=r"ca\.pem does not hold a certificate and its private key: "
+    ):
+        presenting(folder / "ca.pem")
+    with pytest.raises(InvalidConfiguration, match=r"gone\.pem cannot be read: No such file"):
+        presenting(folder / "gone.pem")
+    with pytest.raises(InvalidConfiguration, match=r"ca\.pem and \S+gone\.key cannot be read: No"):
+        presenting(folder / "ca.pem", folder / "gone.key")

@@ -203,8 +203,8 @@ def _of_delivery(info: QueueInfo, waiting: str, now: float) -> Iterator[DoctorFi
         yield DoctorFinding(
             "peer-down",
             info.name,
-            f"{waiting}, and nobody answers at {delivery.next_hop}{why_down}; start the queue"
-            f" manager there, or mend the network, then `dray outgoing retry {info.name}`",
+            f"{waiting}, and there is no connection to {delivery.next_hop}{why_down}; mend that, or"
+            f" start the queue manager there, then `dray outgoing retry {info.name}`",
         )
     elif delivery is not None and count and now - (delivery.silent_since or now) >= SILENT_S:
         yield DoctorFinding(
