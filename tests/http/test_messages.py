@@ -97,6 +97,16 @@ def test_the_kind_can_be_chosen(client, queue):
     assert code_of(answer) == (413, "message-too-large")
 
 
+def test_a_parameter_that_no_route_takes_is_refused_and_nothing_is_received(client, queue):
+    sent(client, queue)
+    for parameter in ("wiat=1", "wait=1&knd=large"):
+        answer = client.post(f"/v1/queues/{queue}/receive?{parameter}")
+        assert code_of(answer) == (400, "bad-query")
+        assert answer.json()["detail"].endswith("receive takes wait and kind")
+    assert code_of(client.get(f"/v1/queues/{queue}?wait=1")) == (400, "bad-query")
+    client.delete(received(client, queue, wait=0).headers["location"])
+
+
 def test_properties_travel_as_headers(client, queue):
     sample = {
         "Dray-Label": "caf%C3%A9 100%25",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -122,9 +122,10 @@ class Row(NamedTuple):
 class Endpoint:
     """Answers one route: finds the caller, lets a handler answer, and tells of errors."""
 
-    def __init__(self, row: Row) -> None:
-        """Take the row of the route."""
+    def __init__(self, row: Row, queries: Sequence[str] | None = None) -> None:
+        """Take the row of the route, and the parameters that it takes; None for any."""
         self._row = row
+        self._queries = queries
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -138,6 +139,8 @@ class Endpoint:
         request, holders = Request(scope, receive), holders_of(scope)
         try:
             check_framing(request)
+            if self._queries is not None:
+                _check_query(request, self._queries)
             if holders.read_only and self._row.changes:
                 raise HttpRefusal(
                     403, "read-only", "this server was started with --read-only, so it changes"
@@ -182,6 +185,14 @@ def check_framing(request: Request) -> None:
         )  # fmt: skip
     if names.count(b"authorization") > 1:
         raise HttpRefusal(400, "bad-header", "Authorization is given twice; send it once")
+
+
+def _check_query(request: Request, known: Sequence[str]) -> None:
+    """Refuse a misspelt parameter: without it the request would mean something else."""
+    for name in request.query_params:
+        if name not in known:
+            takes = f"{request.url.path} takes {' and '.join(known) or 'none'}"
+            raise HttpRefusal(400, "bad-query", f"{name[:80]!r} is no parameter; {takes}")
 
 
 def answered(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:

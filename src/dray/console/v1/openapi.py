@@ -12,13 +12,14 @@ from dray.console.statuses import STATUSES
 from dray.console.v1.calls import PROBLEM, Row
 from dray.console.v1.properties import DIRECTIONS, RECEIVED, SENT, Property
 
-_QUERIES: Final = {
+QUERIES: Final = {
     "/v1/queues/{queue}/receive": (
         ("wait", {"type": "number", "minimum": 0, "maximum": 300}, "Seconds to wait."),
         ("kind", {"enum": ["any", "message", "large"]}, "Which messages to take."),
     ),
     "/v1/outcome": (("id", {"type": "string"}, "A transaction id."),),
 }
+"""What may stand behind the question mark, by route."""
 _HEADERS: Final = {
     ("POST", "/v1/queues/{queue}/messages"): (
         ("Idempotency-Key", "Makes the request safe to repeat; another body under it is 422."),
@@ -93,7 +94,7 @@ def _operation(row: Row) -> dict[str, Any]:
     ]
     parameters += [
         {"name": name, "in": "query", "schema": schema, "description": text}
-        for name, schema, text in _QUERIES.get(row.path, ())
+        for name, schema, text in QUERIES.get(row.path, ())
     ]
     parameters += [
         {"name": name, "in": "header", "schema": _TEXT, "description": text}

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1 import leases, queues, sending, transactions, uploads
 from dray.console.v1.calls import Endpoint, Row, problem
-from dray.console.v1.openapi import document
+from dray.console.v1.openapi import QUERIES, document
 
 ROWS: Final = (
     Row("GET", "/v1/manager", queues.manager, (200,), "State of the queue manager.", changes=False),
@@ -116,7 +116,7 @@ class _Methods:
     """All methods at one path."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self.methods = {row.method: Endpoint(row) for row in rows}
+        self.methods = {row.method: Endpoint(row, _parameters(row)) for row in rows}
         self._is_tus = any(row.tus for row in rows)
         if "GET" in self.methods:
             self.methods.setdefault("HEAD", self.methods["GET"])
@@ -134,6 +134,11 @@ class _Methods:
         sentence = f"{method} is not for {scope['path']}; use {allowed}"
         refused = HttpRefusal(405, "method-not-allowed", sentence, {"Allow": allowed})
         await problem(refused)(scope, receive, send)
+
+
+def _parameters(row: Row) -> list[str] | None:
+    """The names that may stand behind the question mark; None where any may, as tus has it."""
+    return None if row.tus else [name for name, *_ in QUERIES.get(row.path, ())]
 
 
 def _naming_tus(send: Send) -> Send:
