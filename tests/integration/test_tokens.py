@@ -192,6 +192,16 @@ def test_a_token_of_a_manager_that_listens_elsewhere_is_asked_for_there(files):
     assert "with --url dray+unix://PATH" in refused.assert_error("store-locked")
 
 
+def test_a_mistyped_data_directory_is_not_made_by_a_question_and_said_by_the_first_token(tmp_path):
+    data = tmp_path / "typo"
+    for words in (["list"], ["revoke", "till"]):
+        refused = command("token", *words, "--data", data)
+        assert "is not a data directory" in refused.assert_error("store-error")
+    assert not data.exists()
+    for said in (f"dray: {data} is a new data directory\n", ""):
+        assert command("token", "create", f"a{len(said)}", "--data", data).err == said
+
+
 def test_a_token_survives_a_restart_and_a_checkpoint(files):
     token = create(files, "till", "--expires", "90d").strip()
     for _ in range(2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
@@ -11,6 +12,7 @@ import dray
 from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import ConnectionLost, StoreLocked
 from dray.model.words import time_text
+from dray.store.reading import ReadOnlyDisk
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
@@ -45,8 +47,11 @@ def command() -> None:
 @takes_url_and_json
 def create(settings: Settings, *, name: str, expires: float | None, data: str | None) -> None:
     """Print a new token, once: its holder is the caller token:NAME."""
-    with _owned(settings, data) as manager:
+    is_new = data is not None and not Path(data).exists()
+    with _owned(settings, data, may_begin=True) as manager:
         token = manager.create_token(name, expires)
+    if is_new:
+        click.echo(f"dray: {data} is a new data directory", err=True)
     settings.tell({"caller": f"token:{name}", "token": token}, token)
 
 
@@ -76,8 +81,11 @@ def _row(token: dray.TokenInfo) -> list[str]:
     return [token.name, time_text(token.created), expires]
 
 
-def _owned(settings: Settings, data: str | None) -> dray.Manager:
-    """The queue manager as its owner: the one that runs, or that of a data directory."""
+def _owned(settings: Settings, data: str | None, *, may_begin: bool = False) -> dray.Manager:
+    """The queue manager as its owner: the one that runs, or that of a data directory.
+
+    Raises `StoreError` for a directory without one, unless a new one may begin there.
+    """
     from dray.net.doors import socket_of
 
     if data is None:
@@ -86,6 +94,8 @@ def _owned(settings: Settings, data: str | None) -> dray.Manager:
     try:
         return connect(f"dray+unix://{socket_of(data)}")
     except ConnectionLost:
+        if not may_begin:
+            ReadOnlyDisk(data)
         try:
             return dray.open(data)
         except StoreLocked as error:

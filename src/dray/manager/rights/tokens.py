@@ -70,7 +70,10 @@ def handle_create_token(
     """Take a token from now on, durably."""
     tokens = context.state.identity.tokens
     if caller_name("token", head.name) == NOBODY:
-        raise Misuse(f"{head.name!r} cannot be the name of a token; write printable characters")
+        raise Misuse(
+            f"{head.name!r} cannot be the name of a token; write printable characters without a"
+            " blank"
+        )
     if head.name in tokens:
         raise Misuse(f"there is a token {head.name!r} already; revoke it, or choose another name")
     if len(head.digest) != _DIGEST_BYTES or head.lasts_us < 0:
