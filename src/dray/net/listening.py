@@ -16,6 +16,11 @@ _BACKLOG = 128
 
 def http_address(text: str) -> tuple[str, int] | Path:
     """Read "HOST:PORT", or the path of a Unix socket; raises `InvalidConfiguration`."""
+    if ":" not in text and "/" not in text:
+        raise InvalidConfiguration(
+            f"{text!r} is not an address to listen on; write HOST:PORT, or the path of a Unix"
+            f" socket with a slash in it, such as ./{text}"
+        )
     return Path(text) if "/" in text else listen_address(text)
 
 

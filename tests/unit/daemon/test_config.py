@@ -49,6 +49,7 @@ def test_routes_name_managers_as_addresses_do():
         ({"quotas": 3}, "unknown field `quotas`"),
         ({"listen": "7340"}, "'7340' is not an address"),
         ({"listen": "127.0.0.1:99999"}, "at most 65535"),
+        ({"http": "h.sock"}, r"'h\.sock' is not .* path of a Unix socket .* such as \./h\.sock"),
         ({"window_messages": 0}, "above zero"),
         ({"window_bytes": "0"}, "above zero"),
         ({"window_messages": "many"}, "window_messages"),
