@@ -154,12 +154,28 @@ def test_a_disk_below_the_low_water_mark_is_not_ready(tmp_path):
     free = os.statvfs(tmp_path)
     mark = free.f_blocks * free.f_frsize - (1 << 20)
     options = ["--http", str(path), "--low-water", str(mark)]
-    with ManagerProcess("full", tmp_path, options):
+    with ManagerProcess("full", tmp_path, options) as process:
+        assert f"; HTTP at http+unix://{path}" in process.log.read_text()
         assert path.stat().st_mode & 0o777 == 0o600
         status, said = ask(path, "/readyz")
         assert status == 503
         assert "new messages must leave" in said
         assert ask(path, "/healthz") == (200, "alive\n")
+    assert not path.exists()
+
+
+def test_metrics_alone_take_no_file_and_no_socket_of_others_for_a_socket_of_theirs(tmp_path):
+    path, nobody = tmp_path / "http", parse_address("dray://127.0.0.1:1")
+    path.write_text("precious")
+    with pytest.raises(dray.AddressInUse, match="no socket has this name"):
+        MetricsServer(str(path), nobody)
+    assert path.read_text() == "precious"
+    path.unlink()
+    first = MetricsServer(str(path), nobody)
+    with pytest.raises(dray.AddressInUse, match="another program listens there"):
+        MetricsServer(str(path), nobody)
+    first.close()
+    assert not path.exists()
 
 
 def test_the_ready_line_names_the_address_and_a_taken_one_keeps_it_from_starting(

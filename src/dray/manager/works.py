@@ -56,6 +56,19 @@ class Works:
         if len(self.begun) == 1:
             self._go_on_with_first(now=True)
 
+    def begin(self, steps: Steps) -> None:
+        """Do some of a work now, also while others are parked, and park the rest behind them.
+
+        Errors are raised as long as it is not parked.
+        """
+        while True:
+            try:
+                if next(steps) or self.context.room.has_said_enough:
+                    break
+            except StopIteration:
+                return
+        self.begun.append(Work(steps, None))
+
     def go_on(self) -> None:
         """Go on with what was parked, as far as there is room."""
         while self.begun and not self.context.room.has_said_enough:

@@ -123,6 +123,11 @@ OPEN_TRANSACTIONS_MAX: Final = 100_000
 there may be. Each takes about 2 KB besides what it has gathered."""
 OPEN_TRANSACTIONS_SHARE: Final = 4
 """A caller other than the owner has at most one part in so many of these."""
+ABORTED_A_TURN: Final = 256
+"""Transactions that are aborted in one turn because their session has ended, or nobody used them:
+20 us each if they hold one message."""
+UNUSED_QUEUES_A_TURN: Final = 64
+"""Sub-queues that go in one turn because nobody uses them: the sync removes the file of each."""
 LOOKUP_READ_AT_ONCE: Final = 1_000
 """Messages that are read in one turn to find one by its correlation id: 10 to 20 ms."""
 LOOKUP_UNUSED_S: Final = 60.0

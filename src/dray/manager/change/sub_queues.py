@@ -24,7 +24,7 @@ from dray.manager.queue import StoredQueue
 from dray.manager.session import Session
 from dray.model.callers import Caller
 from dray.model.classes import QueueKind
-from dray.model.limits import QUEUES_MAX, QUEUES_SHARE, UNUSED_OUTGOING_MAX
+from dray.model.limits import QUEUES_MAX, QUEUES_SHARE, UNUSED_OUTGOING_MAX, UNUSED_QUEUES_A_TURN
 from dray.model.queue import QueueOptions
 
 GO_UNUSED: Final = frozenset({QueueKind.SUB, QueueKind.OUTGOING})
@@ -99,12 +99,20 @@ def end_use_of_queues(context: Context, session: Session) -> None:
 
 
 def drop_unused_queues(context: Context) -> None:
-    """Delete the queues that nobody has any use for, as many as the turn can tell of."""
+    """Delete the queues that nobody has any use for, as many as the turn has time to tell of."""
     candidates = context.follow_up.perhaps_unused
-    while candidates and not context.room.has_said_enough:
+    needed: set[int] | None = None
+    for _ in range(min(len(candidates), UNUSED_QUEUES_A_TURN)):
+        if context.room.has_said_enough:
+            return
         number, _ = candidates.popitem()
         queue = context.state.queues.get(number)
-        if queue is not None and _is_unused(context, queue):
+        if queue is None or not _is_unused(context, queue):
+            continue
+        if needed is None:
+            # Once for all of the turn: there may be very many.
+            needed = set().union(*map(queues_used_by, context.state.prepared.values()))
+        if number not in needed:
             context.record(QueueDeleted(number, context.now_us))
             context.follow_up.tried.discard(number)
 
@@ -120,6 +128,4 @@ def _is_unused(context: Context, queue: StoredQueue) -> bool:
         return False
     if queue.outgoing and (queue.carried or queue.paused or queue.options != AS_MADE):
         return False
-    if any(each.queue == queue.number for each in context.state.uploads):
-        return False
-    return not any(queue.number in queues_used_by(each) for each in context.state.prepared.values())
+    return not any(each.queue == queue.number for each in context.state.uploads)

@@ -52,7 +52,8 @@ from dray.manager.transactions import (
     handle_stage,
     take_up_batches,
 )
-from dray.manager.works import Works
+from dray.manager.works import Steps, Works
+from dray.model.limits import ABORTED_A_TURN
 from dray.wire import (
     backup_frames,
     batch_frames,
@@ -205,13 +206,18 @@ class Requests:
     def closed(self, session: Session) -> None:
         """Abort everything that a client which went away had begun, and wait for it no longer."""
         self._backups.end(session)
-        for number in list(session.transactions):
-            transaction = self._transactions.open[number]
-            if transaction.upload:
-                uploads.leave(self._transactions, transaction)
-            else:
-                self._transactions.abort(transaction)
+        self._transactions.works.begin(self._abort_all(session))
         self.waiters.forget(session)
+
+    def _abort_all(self, session: Session) -> Steps:
+        for count, number in enumerate(list(session.transactions), 1):
+            # Meanwhile another session may have taken an upload over.
+            transaction = self._transactions.opened_by(session, number)
+            if transaction is not None and transaction.upload:
+                uploads.leave(self._transactions, transaction)
+            elif transaction is not None:
+                self._transactions.abort(transaction)
+            yield count % ABORTED_A_TURN == 0
 
 
 def joined(*tables: Mapping[type[Head], BodyHandler]) -> Mapping[type[Head], BodyHandler]:

@@ -30,7 +30,12 @@ from dray.manager.transactions.reservations import Reservations, give_up_reserva
 from dray.manager.works import Works
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass
-from dray.model.limits import MESSAGE_NUMBER_MAX, STAGED_AGE_S_MAX, UPLOAD_AGE_S_MAX
+from dray.model.limits import (
+    ABORTED_A_TURN,
+    MESSAGE_NUMBER_MAX,
+    STAGED_AGE_S_MAX,
+    UPLOAD_AGE_S_MAX,
+)
 from dray.wire.batch_frames import StageForBatch
 from dray.wire.frames import Done
 from dray.wire.message_frames import Abort, Commit, Prepare
@@ -106,7 +111,10 @@ class Transactions:
     def abort_idle(self) -> None:
         """Abort what nobody has used for too long; a receive that waits in it uses it."""
         context = self.context
-        while (idle_at := self.idle_at()) is not None and idle_at <= context.now:
+        for _ in range(ABORTED_A_TURN):
+            idle_at = self.idle_at()
+            if idle_at is None or idle_at > context.now or context.room.has_said_enough:
+                return
             oldest = next(iter(self.used.values()))
             if oldest.session is None or oldest.upload:
                 # A prepared transaction and an upload outlive their sessions.
