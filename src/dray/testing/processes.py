@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Self
 
 import dray
-from dray.errors import DrayError, every_error
+from dray.errors import DrayError, Misuse, every_error
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 60.0
@@ -39,24 +39,29 @@ class ManagerProcess:
     It is open: everyone on this machine can use it.
     """
 
-    def __init__(self, name: str, folder: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, folder: str | os.PathLike[str], options: Sequence[str] = ()
+    ) -> None:
         """Say what it is called and where its data and its log go; `start` starts it."""
         self.name = name
-        self.data = folder / name
-        self.log = folder / f"{name}.log"
+        self.data = Path(folder, name)
+        self.log = Path(folder, f"{name}.log")
         self.port = 0
         self._options = list(options)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Where it listens; raises `Misuse` before the first start, which chooses the port."""
+        if not self.port:
+            raise self._not_started()
         return f"dray://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process's id."""
-        assert self._process is not None
+        """The process's id; raises `Misuse` before the first start."""
+        if self._process is None:
+            raise self._not_started()
         return self._process.pid
 
     @property
@@ -65,7 +70,12 @@ class ManagerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it and wait until it says that it listens; raises what it said if it ended."""
+        """Start it and wait until it says that it listens; raises what it said if it ended.
+
+        Raises `Misuse` while it runs: nothing would end the process of the earlier start.
+        """
+        if self.running:
+            raise Misuse(f"queue manager {self.name} runs as process {self.pid}; stop it first")
         listen = f"127.0.0.1:{self.port or _own_port()}"
         command = [sys.executable, "-m", "dray.cli", "serve", "--data", str(self.data)]
         command += ["--listen", listen, "--open", "--name", self.name, *self._options]
@@ -145,7 +155,14 @@ class ManagerProcess:
         told = _SAID.search(said)
         if told and told[1] in every_error():
             return every_error()[told[1]](told[2])
-        return DrayError(f"queue manager {self.name} ended before it was ready; see {self.log}")
+        last = next((line for line in reversed(said.splitlines()) if line.strip()), "nothing")
+        return DrayError(
+            f"queue manager {self.name} ended before it was ready, and said {last.strip()!r}; see"
+            f" {self.log}"
+        )
+
+    def _not_started(self) -> Misuse:
+        return Misuse(f"queue manager {self.name} has not been started; call start, or use `with`")
 
 
 def _own_port() -> int:
