@@ -317,13 +317,17 @@ def test_a_watched_folder_is_ready_when_it_is_connected_and_says_that_it_is_aliv
 
 @pytest.mark.parametrize(
     "words",
-    [["land", "orders", "--to", "out"], ["audit", "out"], ["compact", "out"]],
-    ids=["land", "audit", "compact"],
+    [
+        ["spark", "land", "orders", "--to", "out"],
+        ["spark", "audit", "out"],
+        ["spark", "compact", "out"],
+        ["demo"],
+    ],
+    ids=["land", "audit", "compact", "demo"],
 )
 def test_a_command_of_spark_without_the_extra_names_the_extra(words, tmp_path):
     (tmp_path / "out").mkdir()
     script = f"import sys; sys.modules['pyarrow'] = None; from dray.cli import main; main({words})"
-    script = script.replace("main([", "main(['spark', ")
     said = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,

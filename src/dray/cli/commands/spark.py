@@ -11,6 +11,7 @@ from dray.cli.option_types import Seconds, Size
 from dray.cli.output import print_json, print_record, printable
 from dray.cli.progress import progress
 from dray.cli.settings import CommandGroup, Settings, takes_json, takes_url_and_json
+from dray.cli.spark_extra import require_spark
 from dray.errors import InvalidConfiguration, StoreCorrupt
 from dray.model.words import counted, human_size, size_in_bytes
 
@@ -100,7 +101,7 @@ def land(
 
     After a crash, run the same command again: it resumes, loses nothing and lands nothing twice.
     """
-    _require_spark()
+    require_spark()
     from dray.spark import BYTES_PER_BATCH, Until, find_java
     from dray.spark import land as land_with_spark
 
@@ -132,7 +133,7 @@ def compact(settings: Settings, directory: str, *, size: int | None) -> None:
 
     A landing and readers may work meanwhile. After a crash, run the same command again.
     """
-    _require_spark()
+    require_spark()
     from dray.spark import FILE_SIZE
     from dray.spark import compact as compact_table
 
@@ -173,7 +174,7 @@ def audit(
     journal:NAME, journal: or deadletter:, or dray://host:port/NAME. Nothing is taken from a queue.
     Exit status 0 means that every finding is explained, 42 that one is not.
     """
-    _require_spark()
+    require_spark()
     from dray.spark import audit as audit_with_spark
     from dray.spark import find_java
 
@@ -242,15 +243,3 @@ def _print(summary: LandingSummary) -> None:
         click.echo(f"unreadable  {printable(sentence)}")
     for sentence in summary.left:
         click.echo(f"left  {printable(sentence)}")
-
-
-def _require_spark() -> None:
-    """Raise `InvalidConfiguration`, with what to do, where the extra is not installed."""
-    try:
-        import dray.spark  # noqa: F401 - it needs the packages of the extra
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("dray"):
-            raise
-        raise InvalidConfiguration(
-            f"{error.name} is not installed; `pip install 'dray[spark]'` brings Spark"
-        ) from error

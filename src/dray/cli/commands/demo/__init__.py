@@ -26,6 +26,7 @@ from dray.cli.commands.demo.verdict import judge, judge_audit, judge_chain, read
 from dray.cli.output import print_json
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_json
+from dray.cli.spark_extra import require_spark
 from dray.errors import DrayError, InvalidConfiguration
 from dray.folders.placing import directory
 from dray.model.words import counted
@@ -59,6 +60,7 @@ def command(
     settings: Settings, *, files: str | None, lossy: bool, work: str | None, keep: bool
 ) -> int:
     """Move real files between two queue managers, through a kill, into Spark."""
+    require_spark()
     from dray.spark import find_java
 
     origins = find_origins(_default_files() if files is None else Path(files))
