@@ -118,8 +118,8 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         return not self._paused and self.has_reason_to_ask(event, now)
 
     def was_refused_for_good(self, _event: object, _now: float) -> bool:
-        """The peer refused the stream for good, and the stream is not paused."""
-        return self.last > 0 and self.refusals.in_vain and not self._paused
+        """The peer refused a stream for good that has a use, and the stream is not paused."""
+        return self.has_use and self.refusals.in_vain and not self._paused
 
     def is_due(self, _event: object, now: float) -> bool:
         """The deadline has come."""
@@ -424,7 +424,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         if last <= max(sent, self._passed):
             return []
         self._passed = last
-        previous = max(0, sent - self.base) if self._flight else 0
+        previous = sent - self.base if self._flight else 0
         return [PassOver(self.sequence_id, previous, last - self.base)]
 
     def _leave_flight(self, upto: int) -> int:

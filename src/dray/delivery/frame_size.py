@@ -42,7 +42,7 @@ class FrameSize:
         if 0 <= seconds < FRAME_LINE_S:
             self.bytes = min(max(self.bytes, self._acknowledged), self._most)
             return
-        if seconds > 0:
+        if seconds >= FRAME_LINE_S:
             carried = int(self._acknowledged * FRAME_LINE_S / seconds)
             self.bytes = min(max(self._least, carried), self._most)
         self.sending(now)

@@ -60,6 +60,11 @@ class PeerPosition(NamedTuple):
     number: int
     incarnation: int
 
+    @property
+    def at(self) -> tuple[int, int]:
+        """Sequence id and number, by which positions are in order."""
+        return self.sequence_id, self.number
+
 
 NOWHERE = PeerPosition(0, 0, 0)
 
@@ -95,7 +100,7 @@ def judge(
     if since is None:
         return _DIVERGED
     mark = _mark_of(since, marks) if since else present
-    if (position.sequence_id, position.number) <= (mark.sequence_id, mark.last - mark.base):
+    if position.at <= (mark.sequence_id, mark.last - mark.base):
         if past.includes(position.incarnation):
             return _FITS
         same = position.sequence_id == mark.sequence_id
@@ -119,10 +124,9 @@ def _is_known(
     them. That cannot be if all that the copy shares with us is acknowledged: the present sequence,
     in which all the rest goes, is above the position.
     """
-    at = (position.sequence_id, position.number)
     if past.includes(position.incarnation):
-        return at <= max(known.heard, known.judged[:2])
-    if at > known.judged[:2]:
+        return position.at <= max(known.heard, known.judged.at)
+    if position.at > known.judged.at:
         return False
     if position.incarnation == known.judged.incarnation:
         return True

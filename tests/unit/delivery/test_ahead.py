@@ -119,7 +119,7 @@ def test_a_slow_line_has_one_piece_under_way_and_a_quick_one_has_more():
     assert sent == [SendPiece(1)]
     slow = pieces.handle(PieceKept(1), AHEAD_QUICK_S * 2)
     assert slow == [SendPiece(2)]
-    quick = pieces.handle(PieceKept(2), AHEAD_QUICK_S * 2.5)
+    quick = pieces.handle(PieceKept(2), AHEAD_QUICK_S * 3)
     assert quick == [SendPiece(ordinal) for ordinal in range(3, 3 + AHEAD_PIECES_UNDER_WAY)]
 
 

@@ -54,6 +54,15 @@ def test_a_line_that_has_become_slow_gets_small_frames_again(seconds):
     assert size.bytes == FRAME_BYTES_UNTRIED
 
 
+def test_an_ack_at_the_end_of_a_period_tells_what_the_line_carried_in_it():
+    size = FrameSize(FRAME_BYTES_UNTRIED, FRAME_BODY_BYTES_MAX)
+    size.sending(0.0)
+    size.acknowledged(2 * MIB, 0.05)
+    size.sending(0.0)
+    size.acknowledged(MIB, FRAME_LINE_S)
+    assert size.bytes == MIB
+
+
 def test_idle_time_does_not_count():
     size = fresh()
     size.acknowledged(4 * MIB, 100.05)

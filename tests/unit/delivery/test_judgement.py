@@ -80,6 +80,15 @@ def test_a_store_that_lost_its_last_commit_is_noticed_though_nothing_was_put_bac
     assert sorted(sender.queue.lengths) == [5, 6, 7, 8, 9]
 
 
+def test_a_position_beyond_the_mark_is_that_of_a_copy_also_in_a_later_sequence():
+    sender = sender_of(5, acknowledged=5)
+    sender.admit(2)
+    incarnation = put_back(sender)
+    effects = sender.meet((NOON_ID + 1, 3, incarnation))
+    assert kinds(effects) == [OlderCopy, OrderAcked, Renewed]
+    assert effects[1] == OrderAcked(7)
+
+
 def test_a_later_sequence_at_the_peer_proves_that_all_of_the_copy_was_delivered():
     sender = sender_of(5)
     incarnation = put_back(sender)
@@ -144,6 +153,15 @@ def test_a_copy_that_sent_no_more_than_ours_delivered_what_it_says():
     effects = sender.meet((NOON_ID, 3, theirs[-1].number), theirs)
     assert OrderAcked(3) in effects
     assert kinds(effects)[-1] is Renewed
+
+
+def test_of_a_copy_that_sent_in_an_earlier_sequence_only_nothing_is_certain_to_be_delivered():
+    sender = sender_of(5)
+    put_back(sender)
+    theirs = copy_of(sender)
+    effects = sender.meet((NOON_ID - 1, 9, theirs[-1].number), theirs)
+    assert kinds(effects) == [OlderCopy, Renewed]
+    assert sorted(sender.queue.lengths) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("why", ["it was copied earlier", "we sent since", "it is unknown"])

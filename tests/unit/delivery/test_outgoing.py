@@ -23,6 +23,7 @@ from dray.delivery.events import (
 )
 from dray.delivery.outgoing import OutgoingStream
 from dray.machine import Tick
+from dray.model.limits import WINDOW_FRAMES_MIN
 from tests.unit.delivery.sender import NOON_ID, NOON_US, SETTINGS, Queue, Sender, sent
 
 # ------------------------------------------------------------------------- numbers and sequences
@@ -254,11 +255,19 @@ def test_no_more_messages_are_in_flight_than_the_window_holds():
     assert sender.stream.in_flight == (4, 40)
 
 
-def test_no_more_bytes_are_in_flight_than_the_window_holds():
-    sender = Sender(SETTINGS._replace(window_bytes=35))
+@pytest.mark.parametrize("window_bytes", [30, 35])
+def test_no_more_bytes_are_in_flight_than_the_window_holds(window_bytes):
+    sender = Sender(SETTINGS._replace(window_bytes=window_bytes))
     sender.admit(5)
     assert sent(sender.connect()) == [(0, [1, 2, 3])]
     assert sender.admit(1) == []
+
+
+def test_the_window_is_filled_as_long_as_it_has_room_for_a_frame_worth_sending():
+    least = SETTINGS.frame_bytes
+    sender = Sender(SETTINGS._replace(window_bytes=least * WINDOW_FRAMES_MIN, window_messages=99))
+    sender.admit(WINDOW_FRAMES_MIN, length=least)
+    assert len(sent(sender.connect())) == WINDOW_FRAMES_MIN
 
 
 def test_a_message_larger_than_the_window_travels_alone():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dray.delivery.events import (
     Grown,
     Invited,
@@ -72,6 +74,18 @@ def test_a_stream_of_which_nothing_is_kept_asks_again_when_the_peer_says_so():
     assert sender.give(Invited()) == [Open()]
     sender.give(PeerState(0, 0))
     assert sender.stream.condition is StreamCondition.CONNECTED
+
+
+@pytest.mark.parametrize(("still_sent", "asked"), [(True, [Open()]), (False, [])])
+def test_a_stream_that_was_refused_for_good_asks_again_while_a_large_message_is_being_sent(
+    still_sent, asked
+):
+    sender = Sender()
+    sender.stream.expects_messages = True
+    assert sender.give(LinkReady()) == [Open()]
+    sender.give(NO_QUEUE)
+    sender.stream.expects_messages = still_sent
+    assert sender.give(Invited()) == asked
 
 
 def test_a_stream_of_which_nothing_is_kept_asks_again_on_a_new_connection():
