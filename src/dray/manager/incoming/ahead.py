@@ -168,7 +168,8 @@ class KeptAhead:
         The answer waits for no sync: nothing that is durable rests on a piece.
         """
         header, beginning = _read(session, head, body)
-        queue = self.context.state.queues.get(session.streams.get(head.stream, 0))
+        number = session.streams.get(head.stream)
+        queue = None if number is None else self.context.state.queues.get(number)
         key = (head.stream, head.transaction, head.ordinal)
         known = self.find(session, key)
         if known is not None and known.crc != head.crc:

@@ -20,7 +20,7 @@ def check_ends(head: Data) -> None:
         try:
             bytes.fromhex(each.origin)
         except ValueError as error:
-            sentence = f"a stream names the origin {each.origin[:40]!r}, which is no manager's id"
+            sentence = "a stream names an origin that is no manager's id"
             raise ProtocolError(sentence) from error
 
 
@@ -50,7 +50,7 @@ def follow_transactions(
     # A whole one alone changes nothing, unless it ends what was going on, before or in this frame.
     for at, _, why in judged:
         envelope, origin = arrival.head.envelopes[at], arrival.headers[at].source
-        while ends and ends[-1][0] < envelope.number:
+        while ends and ends[-1][0] <= envelope.number:
             ended = ends.pop()[1]
             look_up(ended)
             if after[ended]:
@@ -109,6 +109,6 @@ def _ends_told(context: Context, arrival: Arrival, judged: list[Judged]) -> list
     told = [
         (each.number, bytes.fromhex(each.origin or arrival.key.source))
         for each in head.truncated
-        if known < each.number < upto
+        if known < each.number <= upto
     ]
     return sorted(told, reverse=True)

@@ -308,7 +308,6 @@ class ArrivingStreams:
             return None
         queue = context.state.queues.get(number)
         if queue is None:
-            del session.streams[stream]
             _refuse(context, session, stream, QueueNotFound("the queue has been deleted", queue=""))
         return queue
 
@@ -323,7 +322,7 @@ class ArrivingStreams:
         """Tell sources that there is a queue now that was missing."""
         context = self._context
         for session, stream, queue in self._sources.missing_queues.take():
-            if stream not in session.streams and stream not in session.ended:
+            if stream not in session.ended:
                 _say_position(context, session, queue, stream, room=True)
 
 
@@ -348,7 +347,7 @@ def _refuse(context: Context, session: Session, stream: int, error: DrayError) -
     """Refuse a stream, and say how far it had come."""
     key = StreamKey(session.peer_id, stream)
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
-    asked = session.questions.get(stream, 0)
+    asked = session.questions[stream]
     sent_in = incarnation_of_last_sent(context, session, key)
     receipt = context.state.identity.receipt()
     refusal = StreamRefused(
@@ -370,7 +369,7 @@ def _say_position(
 ) -> None:
     key = StreamKey(session.peer_id, stream)
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
-    asked = session.questions.get(stream, 0)
+    asked = session.questions[stream]
     sent_in = incarnation_of_last_sent(context, session, key)
     receipt = context.state.identity.receipt()
     state = StreamState(

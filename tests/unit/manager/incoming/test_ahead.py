@@ -7,6 +7,8 @@ from pathlib import Path
 import crc32c
 import pytest
 
+from dray.manager.disk import RoomLeft
+from dray.manager.entries import TAIL_BYTES
 from dray.manager.events import CloseSession, LinkSend, SessionClosed
 from dray.model.classes import Part
 from dray.model.ids import ManagerId
@@ -15,7 +17,7 @@ from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
 from dray.wire import large_frames, message_frames, peer_frames, queue_frames
 from dray.wire.head import Head
-from dray.wire.record import PartMark, encode_record
+from dray.wire.record import HEADER_BYTES, PartMark, encode_record, read_header
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver, Source
 from tests.unit.manager.net import Net, address
@@ -103,6 +105,22 @@ def test_fragments_arrive_before_the_commit_and_travel_once(pair: AheadPair) -> 
     here.commit(transaction, 3)
     pair.deliver()
     assert pair.records_sent == 2, "only header and trailer come with their records"
+    assert take_whole(pair.destination) == WHOLE
+    pair.deliver()
+    assert_nothing_is_left(pair)
+
+
+def test_of_pieces_whose_messages_find_no_room_in_one_fact_nothing_is_left_behind(
+    pair: AheadPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = pair.source.session()
+    transaction = pair.begin(here)
+    with monkeypatch.context() as patch:
+        patch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: TAIL_BYTES))
+        here.commit(transaction, 3)
+        pair.deliver()
+    pair.source.advance(31.0)
+    pair.deliver()
     assert take_whole(pair.destination) == WHOLE
     pair.deliver()
     assert_nothing_is_left(pair)
@@ -340,9 +358,12 @@ class Rig(Source):
         self.id = id_named("z")
         self.say(peer_frames.OpenStream(self.stream, "orders", 1))
 
-    def record(self, part: Part = Part.FRAGMENT, source: str = "", body: bytes = b"x") -> bytes:
+    def record(
+        self, part: Part = Part.FRAGMENT, source: str = "", body: bytes = b"x", **more: object
+    ) -> bytes:
         owner = bytes.fromhex(source or self.id)
-        head, rest = encode_record(Message(body=body, app_specific=1), owner, 9, PartMark(part, 8))
+        message = Message(body=body, app_specific=1, **more)
+        head, rest = encode_record(message, owner, 9, PartMark(part, 8))
         return head + bytes(rest)
 
     def ahead(self, ordinal: int, record: bytes, crc: int | None = None) -> list[Head]:
@@ -380,6 +401,17 @@ def test_a_piece_that_was_damaged_on_the_way_ends_the_connection(rig: Rig) -> No
 def test_a_piece_without_a_possible_place_ends_the_connection(rig: Rig, ordinal: int) -> None:
     rig.ahead(ordinal, rig.record())
     assert closed(rig)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_piece_with_properties_that_no_client_writes_ends_the_connection(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, over: int
+) -> None:
+    record = rig.record(correlation_id="order 1")
+    beginning = HEADER_BYTES + read_header(record).properties_bytes
+    monkeypatch.setattr("dray.manager.incoming.ahead.AHEAD_HEAD_BYTES_MAX", beginning - over)
+    rig.ahead(1, record)
+    assert closed(rig) == bool(over)
 
 
 def test_a_piece_of_a_stream_that_is_not_open_is_not_kept(rig: Rig) -> None:

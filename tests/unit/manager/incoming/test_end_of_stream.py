@@ -347,6 +347,23 @@ def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(
     assert not look_into(driver.manager).state.arrival_routes.any_going
 
 
+def test_each_frame_of_a_stream_whose_queue_was_deleted_is_refused_with_what_was_accepted(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    caller.create("orders")
+    source = Source(driver)
+    line = source.line()
+    source.say(line, peer_frames.OpenStream(7, "orders", 3))
+    source.say(line, *source.data(1, b"1"))
+    caller.call(queue_frames.DeleteQueue("orders"))
+    for _ in range(2):
+        (refused,) = source.say(line, *source.data(2, b"2"))
+        assert isinstance(refused, peer_frames.StreamRefused)
+        assert (refused.error, refused.question) == ("queue-not-found", 3)
+        assert (refused.sequence_id, refused.upto) == (1 << 32, 1)
+
+
 def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(
     driver: ManagerDriver,
 ) -> None:

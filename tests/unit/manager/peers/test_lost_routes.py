@@ -123,20 +123,22 @@ def test_a_queue_that_is_deleted_and_made_again_goes_on_with_its_streams(net: Ne
     assert receiver.receive(orders)[1] == [b"2"]
 
 
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("before", ["nothing", "a frame", "a message of its frame"])
 def test_what_a_plain_queue_elsewhere_refuses_is_a_dead_letter_there_and_nowhere_else(
-    net: Net, known: bool
+    net: Net, before: str
 ) -> None:
     receiver = net["c"].session()
     receiver.create("small", transactional=False, quota=400)
     caller = net["a"].session()
     caller.create("acks")
     queue = caller.open(address("c", "small"))
-    if known:
-        caller.send(queue, Message(body=b"fits"))
+    fits = () if before == "nothing" else (Message(body=b"fits"),)
+    if before == "a frame":
+        caller.send(queue, *fits)
         net.deliver()
+        fits = ()
     big = asking(bytes(1000), Acknowledge.FULL_RECEIVE, **DEAD, time_to_be_received=60.0)
-    caller.send(queue, big)
+    caller.send(queue, *fits, big)
     net.deliver()
     refused = MessageClass.NACK_Q_EXCEED_QUOTA
     assert dead(receiver, "system$;deadletter") == [(refused, bytes(1000))]

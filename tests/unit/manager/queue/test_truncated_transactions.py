@@ -387,16 +387,29 @@ def going(driver: ManagerDriver) -> set[tuple[str, int]]:
     return {(route.origin[0], transaction) for _, route, transaction in found}
 
 
+@pytest.mark.parametrize("below", [2, 3])
 def test_an_end_below_what_was_accepted_ends_nothing_that_began_since(
-    driver: ManagerDriver,
+    driver: ManagerDriver, below: int
 ) -> None:
     driver.session().create("orders")
     source = Forwarder(driver)
     source.send(1, "a", 5, first=True)
     source.send(3, "a", 6, first=True)
-    late = [peer_frames.TruncatedTransaction(2, "a" * 32)]
+    late = [peer_frames.TruncatedTransaction(below, "a" * 32)]
     source.send(4, "d", 8, told=late)
     assert going(driver) == {("a", 6), ("d", 8)}
+
+
+def test_an_end_below_a_message_ends_what_came_before_it_and_not_what_it_begins(
+    driver: ManagerDriver,
+) -> None:
+    driver.session().create("orders")
+    source = Forwarder(driver)
+    source.send(1, "a", 5, first=True)
+    source.send(3, "d", 8, first=True, told=[peer_frames.TruncatedTransaction(3, "a" * 32)])
+    assert going(driver) == {("d", 8)}
+    source.send(4, "a", 6, first=True, told=[peer_frames.TruncatedTransaction(4, "a" * 32)])
+    assert going(driver) == {("d", 8), ("a", 6)}
 
 
 def test_an_end_behind_what_the_quota_let_in_waits_for_the_rest_of_its_frame(
