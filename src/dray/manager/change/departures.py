@@ -159,7 +159,7 @@ class Departures:
         """
         entry = unpack(packed)
         header, _ = record_of(self._context.store, entry)
-        if not is_kept(header, message_class):
+        if not is_kept(header):
             return False
         if entry.route and header.copies & COPY_DEAD_LETTER:
             return False

@@ -120,13 +120,9 @@ def is_refusal(message_class: int) -> bool:
     return arriving and message_class & _CLASS not in _NOT_BY_DESTINATION
 
 
-def is_kept(header: RecordHeader, message_class: int) -> bool:
-    """Whether a message becomes a dead letter by an end of that class."""
-    if not message_class & _NEGATIVE:
-        return False
-    if header.copies & COPY_DEAD_LETTER:
-        return True
-    return is_refusal(message_class) and not header.flags & FLAG_NO_DEAD_LETTER
+def is_kept(header: RecordHeader) -> bool:
+    """Whether a message becomes a dead letter where its destination has refused it."""
+    return bool(header.copies & COPY_DEAD_LETTER) or not header.flags & FLAG_NO_DEAD_LETTER
 
 
 def is_counted_end(message_class: int) -> bool:

@@ -23,6 +23,7 @@ from dray.manager.context import Context
 from dray.manager.entries import (
     Entry,
     any_came_back_in,
+    as_plain,
     entries_in,
     fields_in,
     is_express_entry,
@@ -46,7 +47,6 @@ from dray.wire.record import COPY_DEAD_LETTER
 
 QUARANTINE: Final = 8
 QUARANTINE_NAME: Final = "system$;quarantine"
-_PART_BITS: Final = 7
 _LENGTH_AND_CRC: Final = slice(2, 4)
 """Where the fields of a packed tail have them."""
 
@@ -236,5 +236,4 @@ def _told(context: Context, damaged: list[bytes]) -> Iterator[tuple[str, int, li
 
 def _as_it_lies(packed: bytes) -> bytes:
     """The tail of a message that neither expires nor is part of anything any more."""
-    tail = with_expiry(tail_of(packed), 0)
-    return tail[:-1] + bytes([tail[-1] & ~_PART_BITS])
+    return as_plain(with_expiry(tail_of(packed), 0))

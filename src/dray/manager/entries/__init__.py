@@ -51,6 +51,7 @@ from dray.manager.entries.packed import (
 from dray.manager.entries.staged import SentAhead, Staged, Wish, group_places
 from dray.manager.entries.tails import (
     as_group,
+    as_plain,
     at_place,
     extent_of,
     extents_of,

@@ -29,6 +29,7 @@ from dray.manager.entries.layout import (
     TAIL,
     TAIL_BYTES,
     THREE_BITS,
+    TWO_BITS,
 )
 from dray.manager.entries.staged import GroupPlace, Staged, group_places
 from dray.model.classes import Part
@@ -68,7 +69,7 @@ def pack_tail(
         file, offset, length, record.crc, record.number, transaction, record.sent_us, arrived_us,
         record.expires_us, route, ordinal | following << ORDINAL_BITS, marks, record.message_class,
         record.part | record.priority << PRIORITY_AT | record.copies << COPIES_AT,
-        0, hops if hops < COUNT_MAX else COUNT_MAX,  # noqa: FURB136
+        0, hops,
     )  # fmt: skip
 
 
@@ -129,6 +130,13 @@ def without_dead_letter(tail: bytes) -> bytes:
     """The tail of the same message as if its sender had not asked for dead letters."""
     packed = bytearray(tail)
     packed[KIND_BYTE_AT] &= ~(COPY_DEAD_LETTER << COPIES_AT)
+    return bytes(packed)
+
+
+def as_plain(tail: bytes) -> bytes:
+    """The tail of the same record as one that is no part of a large message."""
+    packed = bytearray(tail)
+    packed[KIND_BYTE_AT] &= ~TWO_BITS
     return bytes(packed)
 
 

@@ -267,7 +267,7 @@ def _tails(
             0 if transactional else header.priority, envelope.sent_us, expires_us,
             header.copies, envelope.message_class,
         )  # fmt: skip
-        hops = envelope.move_count + 1 if outgoing else 0
+        hops = min(envelope.move_count, HOPS_MAX) + 1 if outgoing else 0
         if not transactional:
             return pack_tail(record, 0, now_us, route=route, hops=hops)
         return pack_tail(

@@ -9,6 +9,8 @@ from dray.manager.change.compaction import QUIET_S, STEP_FILES
 from dray.manager.entries import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
+from dray.wire.queue_frames import DeleteQueue
+from dray.wire.record import HEADER_BYTES
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -82,10 +84,17 @@ def test_a_crash_before_the_sync_leaves_copies_where_they_were(driver: ManagerDr
 
 
 def test_a_step_is_bounded_and_the_rest_follows(driver: ManagerDriver, monkeypatch):
-    monkeypatch.setattr("dray.manager.change.compaction.STEP_BYTES", 1000)
-    journaled(driver, 6)
-    assert settle(driver) >= 3
+    monkeypatch.setattr("dray.manager.change.compaction.STEP_BYTES", 2 * (HEADER_BYTES + 500))
+    journaled(driver, 6, size=500)
+    assert settle(driver) == 3
     assert kinds(driver, "orders;journal") == [Kind.JOURNAL] * 6
+
+
+def test_copies_that_are_gone_before_it_is_quiet_leave_nothing_to_do(driver: ManagerDriver):
+    journaled(driver, 2)
+    driver.session().call(DeleteQueue("orders"))
+    driver.advance(QUIET_S)
+    assert look_into(driver.manager).compactor.deadline() is None
 
 
 def test_a_damaged_copy_stays_where_it_is(driver: ManagerDriver):

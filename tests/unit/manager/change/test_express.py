@@ -224,6 +224,10 @@ def test_positions_are_reserved_a_block_at_a_time(driver, caller, queue, monkeyp
     reserved = [each.upto for each in facts.said if isinstance(each, PositionsReserved)]
     assert reserved == [11, 22, 47]
     assert positions(caller, queue) == [*range(1, 7), 11, 12, *range(22, 47)]
+    caller.send(queue, *express("f"))
+    caller.send(queue, *express(*["g"] * 9))
+    reserved = [each.upto for each in facts.said if isinstance(each, PositionsReserved)]
+    assert reserved == [11, 22, 47, 57], "the last of a block is used like every other"
 
 
 def test_the_last_position_of_a_queue_is_that_of_a_message_and_not_of_a_reserved_one(caller):

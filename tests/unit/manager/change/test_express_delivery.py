@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from dray.errors import StoreFull
+from dray.manager.notices import NoticeKind
 from dray.model.message import Message
 from dray.wire import queue_frames
 from tests.unit.manager.change.test_express import express, lasting
@@ -181,6 +183,21 @@ def test_an_express_message_whose_sender_wants_a_journal_copy_waits_for_word_dur
     assert take(net) == [b"first", b"wanted"]
     settle(net)
     assert take(net, "a", "system$;journal") == [b"wanted"]
+
+
+def test_an_express_message_that_cannot_be_kept_until_word_comes_is_said(net, monkeypatch):
+    introduced(net)
+
+    def full(*_: object) -> None:
+        raise StoreFull("the disk is full", file="p0000001.mq")
+
+    send(net, *express("wanted", use_journal_queue=True))
+    with monkeypatch.context() as patch:
+        patch.setattr(net["a"].store, "place", full)
+        net.deliver()
+    assert take(net) == [b"first", b"wanted"]
+    assert info(net, "a", "order_queue$").message_count == 0
+    assert [each.kind for each in net["a"].manager.notices()] == [NoticeKind.NOT_KEPT]
 
 
 def test_over_a_manager_that_forwards_it_is_express_once_both_know_the_queue(net):

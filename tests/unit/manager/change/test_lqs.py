@@ -324,11 +324,17 @@ def test_what_a_crash_left_half_done_is_finished_or_thrown_away(driver):
     assert (driver.folder / ORDERS).read_bytes() == whole
 
 
-def test_a_disk_too_full_for_the_files_of_a_new_store_is_said_so(tmp_path):
-    disk = SimDisk(Random(1))
-    disk.full_after((1 << 18) + (128 << 10) + 300)
-    store = Store(disk, heap_file_bytes=1 << 16, log_bytes=1 << 18, queue_files=True)
-    with pytest.raises(StoreFull):
+def test_a_disk_too_full_for_the_files_of_a_new_store_is_said_so(monkeypatch):
+    whole = SimDisk.open
+
+    def full(self, name, *, size=0):
+        if name.startswith("lqs/"):
+            raise StoreFull(f"there is no room to open {name}", file=name)
+        return whole(self, name, size=size)
+
+    monkeypatch.setattr(SimDisk, "open", full)
+    store = Store(SimDisk(Random(1)), heap_file_bytes=1 << 16, log_bytes=1 << 18, queue_files=True)
+    with pytest.raises(StoreFull, match="no room to open lqs/"):
         QueueManager.load(store, ManagerConfig(manager_id="a" * 32), 0.0)
 
 

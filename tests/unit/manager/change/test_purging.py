@@ -51,3 +51,19 @@ def test_exactly_as_many_messages_leave_as_fit_one_fact_but_at_least_one(
 
     rooms = (1, cost, 3 * cost - 1, 3 * cost, 6 * cost, 9 * cost)
     assert [leaving(room) for room in rooms] == [1, 1, 2, 3, 6, 6]
+
+
+@pytest.mark.parametrize(("room", "left"), [(3 * FORGOTTEN, 3), (3 * FORGOTTEN + 1, 2)])
+def test_of_what_expires_at_once_a_portion_leaves_and_the_rest_is_due_right_after(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, room: int, left: int
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"a", time_to_be_received=1.0)] * 6)
+    monkeypatch.setattr(RoomLeft, "portion_bytes", property(lambda _: room))
+    driver.advance(2.0)
+    index = look_into(driver.manager).state.queues.numbered(queue).index
+    assert len(index) == left
+    assert driver.manager.deadline() <= driver.now
+    driver.advance(0.0)
+    assert len(index) == 0

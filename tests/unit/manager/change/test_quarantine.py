@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dray.errors import ReceiveTimeout, StoreCorrupt
-from dray.manager.change.quarantine import QUARANTINE_NAME
+from dray.manager.change.quarantine import QUARANTINE_NAME, damaged_messages
 from dray.manager.entries import unpack
 from dray.model.classes import MessageClass
 from dray.model.message import Message
@@ -70,6 +70,16 @@ def test_a_damaged_newest_message_is_named_when_its_killed_manager_starts_again(
     with pytest.raises(StoreCorrupt, match="position 3 of queue 'orders' is damaged"):
         again.receive(again.open("orders"))
     assert look_into(again.driver.manager).state.queues.named(QUARANTINE_NAME).index.everything()
+
+
+def test_of_very_many_damaged_messages_a_start_names_some(caller: Caller, monkeypatch):
+    driver = caller.driver
+    monkeypatch.setattr("dray.manager.change.quarantine.DAMAGED_NAMED_MAX", 3)
+    for name in ("first", "second", "third"):
+        caller.send(caller.create(name), Message(body=SMALL), Message(body=SMALL))
+    state = look_into(driver.manager).state
+    named = damaged_messages(state, [extent for extent, _ in state.live()])
+    assert [queue for queue, _ in named] == ["first", "first", "second"]
 
 
 def test_those_around_it_stay_where_they_are(caller: Caller):
@@ -217,7 +227,8 @@ def test_the_source_of_a_damaged_part_is_told_if_it_keeps_its_dead_letters(
     said = [each for each in pair.said if isinstance(each, peer_frames.Confirmations)]
     told = [each.message_class for head in said for each in head.confirmations]
     assert told.count(MessageClass.NACK_RECEIVE_REJECTED) == (dead_letter and remote)
-    assert len(look_into(pair.destination.manager).state.queues.named(QUARANTINE_NAME).index) == 1
+    aside = look_into(pair.destination.manager).state.queues.named(QUARANTINE_NAME).index
+    assert (len(aside), aside.part_count) == (1, 0), "it is part of nothing any more"
 
 
 @pytest.mark.parametrize("is_damaged", [True, False])

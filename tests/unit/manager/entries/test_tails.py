@@ -11,6 +11,7 @@ from dray.manager.entries.packed import any_came_back_in
 from dray.manager.entries.staged import GroupPlace, Staged
 from dray.manager.entries.tails import (
     as_group,
+    as_plain,
     at_place,
     moved_tail,
     pack_tail,
@@ -63,6 +64,7 @@ def read(packed: bytes) -> Entry:
         (lambda each: with_route(each, 77), {"route": 77}),
         (lambda each: at_place(each, Extent(1, 2, 3)), {"file": 1, "offset": 2, "length": 3}),
         (without_dead_letter, {"copies": COPY_JOURNAL}),
+        (as_plain, {"part": Part.PLAIN}),
         (moved_tail, {"abort_count": 0, "move_count": 3}),
         (
             as_group,

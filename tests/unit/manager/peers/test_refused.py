@@ -283,6 +283,21 @@ def test_a_dead_letter_for_which_the_quota_has_no_room_is_said(net: Net) -> None
     assert kinds(net, "a")["dead-letter-lost"] == 2
 
 
+def test_where_messages_stay_that_are_no_dead_letters_for_want_of_room_nothing_is_kept(
+    tmp_path: Path,
+) -> None:
+    net = Net(tmp_path, "ad")
+    receiver = net["d"].session()
+    receiver.create("orders", transactional=False, quota=ROOM)
+    receiver.call(queue_frames.SetQuota("", None, 2 * BODY))
+    sender = net["a"].session()
+    sender.send(sender.open(ORDERS), *numbered(1, 2, 3, 4, 5, dead_letter=True))
+    net.deliver()
+    assert len(contents(receiver, "system$;deadletter")) == 1
+    assert contents(receiver, "orders") == [1, 2]
+    assert net["d"].store.live_bytes == 0
+
+
 class TestMissingQueue:
     """`d` has no queue `typo`."""
 

@@ -58,6 +58,8 @@ def test_a_key_is_there_once():
     entry_pages = pages_of(1, 2, 3)
     with pytest.raises(AssertionError, match="already"):
         entry_pages.add(entry(2))
+    with pytest.raises(AssertionError, match="already"):
+        entry_pages.add(entry(3))
     with pytest.raises(AssertionError, match="not above"):
         entry_pages.append(entry(3))
     assert numbers_in(entry_pages.packed()) == [1, 2, 3]
