@@ -150,6 +150,15 @@ def test_the_boxes_of_a_program_go_with_it_also_further_on(tmp_path):
         assert (relay._owners, relay.wanted()) == ({}, [])
 
 
+def test_a_box_that_another_program_takes_over_stays_attached_further_on(tmp_path):
+    net = Posts(tmp_path, "ab")
+    before, after = net.client("a"), net.client("a")
+    attach(net, before, "t", address("b", "reports"))
+    attach(net, after, "t", address("b", "reports"))
+    told = [head.attached for _, _, head in net.said if isinstance(head, AttachBox)]
+    assert told == [True, True]
+
+
 def test_a_program_that_takes_nothing_costs_a_bounded_memory(tmp_path):
     net = Posts(tmp_path, "a")
     slow, fast = net.client("a"), net.client("a")

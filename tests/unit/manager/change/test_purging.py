@@ -11,6 +11,8 @@ from dray.manager.disk import RoomLeft
 from dray.manager.entries import TAIL_BYTES
 from dray.manager.queue import KEPT_BYTES, POSITION_BYTES
 from dray.model.message import Message
+from dray.wire.frames import Done
+from dray.wire.queue_frames import PurgeQueue
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -67,3 +69,20 @@ def test_of_what_expires_at_once_a_portion_leaves_and_the_rest_is_due_right_afte
     assert driver.manager.deadline() <= driver.now
     driver.advance(0.0)
     assert len(index) == 0
+
+
+def test_messages_that_are_held_are_noted_for_a_purge_a_portion_at_a_time(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller, holder = driver.session(), driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"a")] * 3)
+    holder.receive(queue, transaction=holder.number_for())
+    noted = look_into(driver.manager).state.queues.numbered(queue).purge_pending
+    with monkeypatch.context() as patch:
+        patch.setattr(RoomLeft, "portion_bytes", property(lambda _: 1))
+        request = caller.ask(PurgeQueue(queue))
+        for count in (1, 2, 3):
+            assert len(noted) == count
+            driver.advance(0.0)
+    assert [each.head for each in caller.answers(request)] == [Done(0)]

@@ -169,3 +169,9 @@ def test_queues_that_a_caller_has_deleted_count_no_more_for_its_share(tmp_path, 
     with pytest.raises(errors.Misuse, match="has made 2 queues"):
         ada.create("d")
     driver.session().create("d")
+
+
+@pytest.mark.parametrize(("part", "kind"), [("later", "sub-queue"), ("journal", "journal")])
+def test_no_queue_but_one_of_a_user_has_parts(caller: Caller, part: str, kind: str) -> None:
+    with pytest.raises(errors.QueueNotFound, match=f"'order_queue\\$' has no {kind}"):
+        caller.open(f"order_queue$;{part}")

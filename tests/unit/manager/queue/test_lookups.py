@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import MessageNotFound, StoreCorrupt, StorePoisoned
+from dray.manager.session import IdKind
 from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
 from dray.model.message import Message
 from dray.wire import frames, message_frames, queue_frames, selections
@@ -66,6 +67,37 @@ def test_each_message_is_read_once_however_many_are_received_by_correlation(driv
         assert len(reads) < 10, "it has read the queue again"
     with pytest.raises(MessageNotFound):
         taken(caller, queue, by(0))
+
+
+def test_a_record_is_read_once_if_its_properties_end_within_the_first_read(driver, reads):
+    caller = driver.session()
+    queue = caller.create("replies")
+    caller.send(queue, answer_to(1, b""), answer_to(2, b""))
+    del reads[:]
+    with pytest.raises(MessageNotFound):
+        taken(caller, queue, by(3))
+    assert len(reads) == 2
+
+
+def test_a_correlation_id_behind_very_long_properties_is_found(driver):
+    caller = driver.session()
+    queue = caller.create("replies")
+    caller.send(queue, answer_to(1, label="x" * 249, extension=bytes(600)), answer_to(2))
+    assert taken(caller, queue, by(1))
+
+
+def test_what_has_come_is_told_apart_up_to_as_much_as_is_read_at_once(driver, monkeypatch):
+    monkeypatch.setattr("dray.manager.queue.lookups.LOOKUP_READ_AT_ONCE", 3)
+    caller, inside = driver.session(), look_into(driver.manager)
+    queue = caller.create("replies")
+    lookup = inside.lookups.by(IdKind.MESSAGE, inside.state.queues.numbered(queue), driver.now)
+    lookup.arrived = set()
+    first = caller.send(queue, *[Message(body=b"x")] * 3)
+    assert not lookup.read_on(), "there may be more"
+    assert lookup.arrived == set(first)
+    caller.send(queue, *[Message(body=b"x")] * 2)
+    assert lookup.read_on()
+    assert lookup.arrived is None, "it stands for everything"
 
 
 def test_waiters_by_correlation_look_only_at_what_arrives(driver, reads):

@@ -12,8 +12,9 @@ from crc32c import crc32c
 
 from dray import errors
 from dray.manager.events import CloseSession, LinkDown, LinkFrame, LinkSend, LinkUp
+from dray.manager.facts import Accepted
 from dray.manager.queue import truncated_transactions
-from dray.manager.queue.arrival_routes import GOING
+from dray.manager.queue.arrival_routes import GOING, ArrivalRoute, ArrivalRoutes
 from dray.manager.queue.truncated_transactions import TRUNCATED, TruncatedTransactions
 from dray.model.classes import Part
 from dray.model.message import Message
@@ -345,6 +346,15 @@ def test_of_one_way_the_last_end_is_kept_whatever_left_first() -> None:
     again = TruncatedTransactions()
     again.restore(ends.state())
     assert (ends.state(), again.state()) == ([(1, 20)], [(1, 20)])
+
+
+def test_a_fact_ends_what_came_by_the_ways_of_origins_that_send_no_more() -> None:
+    ends, routes = TruncatedTransactions(), ArrivalRoutes()
+    for origin in "ab":
+        routes.add(ArrivalRoute("c" * 32, 7, origin * 32, 2))
+    going = [("a" * 32, 0), ("b" * 32, 5), ("d" * 32, 0)]
+    ends.ended_in(Accepted("c" * 32, 7, 1, 9, 2, 0, b"", going=going), routes, 20)
+    assert ends.state() == [(1, 20)]
 
 
 # ----------------------------------------------------------------- what a destination makes of it

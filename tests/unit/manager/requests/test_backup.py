@@ -21,6 +21,7 @@ from dray.store.heap.heap import Extent
 from dray.store.real_disk import RealDisk
 from dray.wire import backup_frames, frames, message_frames, queue_frames, selections
 from dray.wire.archive import About, ArchiveWriter
+from dray.wire.record import HEADER_BYTES
 from tests.inspection import look_into
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
@@ -418,3 +419,29 @@ def damage(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 0x40
     path.write_bytes(data)
+
+
+@pytest.mark.parametrize("bound", ["BACKUP_PIECE_RECORDS", "BACKUP_PIECE_BYTES"])
+def test_a_piece_holds_as_many_records_as_its_bounds_allow(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    caller = driver.session()
+    size = 10_000
+    caller.send(caller.create("orders"), *[Message(body=bytes(size - HEADER_BYTES))] * 5)
+    monkeypatch.setattr(backup, bound, 2 if bound.endswith("RECORDS") else 2 * size)
+    begin(caller)
+    counts = []
+    while (answer := caller.call_whole(backup_frames.BackupRead()))[1]:
+        counts.append(len(answer[0].checks) // backup.BACKUP_CHECK.size)
+    assert [each for each in counts if each] == [2, 2, 1]
+
+
+def test_a_backup_lets_go_at_once_of_files_of_which_it_takes_nothing(driver: ManagerDriver):
+    caller = driver.session()
+    queue, transaction = caller.create("orders"), caller.number_for()
+    for _ in range(3):
+        caller.send(queue, Message(body=bytes(40_000)), transaction=transaction)
+    before = driver.store.counters.free_heap_files
+    assert begin(caller).messages == 0
+    caller.call(message_frames.Abort(transaction))
+    assert driver.store.counters.free_heap_files >= before + 2

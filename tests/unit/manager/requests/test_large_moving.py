@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dray import errors
 from dray.manager.entries import TAIL_BYTES
 from dray.manager.facts import LargeMoved, encode_fact, positions_in, runs_of
-from dray.manager.queue import MOVED_BYTES, POSITION_BYTES
+from dray.manager.queue import MOVED_BYTES, POSITION_BYTES, watch_arrivals
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.offline.inspecting import look_at_log
@@ -172,3 +172,37 @@ def test_runs_take_no_more_than_a_receipt_of_the_same_positions(
     nothing = LargeMoved(1, 1, [], 1)
     size = len(encode_fact(fact)) - len(encode_fact(nothing))
     assert size <= POSITION_BYTES * len(positions) + 16
+
+
+def test_a_part_that_cannot_be_read_as_it_arrives_is_said_unless_it_is_listed(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    number, sending = caller.create("files"), caller.number_for()
+    send_large(caller, number, 1, sending)
+    caller.commit(sending, 3)
+    queue, damaged = look_into(driver.manager).state.queues.numbered(number), []
+
+    def refused(*_: object, **__: object) -> None:
+        raise errors.StoreCorrupt("the record is damaged", event=1, file="p0000001.mq")
+
+    monkeypatch.setattr(driver.store, "read", refused)
+    with pytest.raises(errors.StoreCorrupt):
+        watch_arrivals(driver.store, queue, 1)
+    watch_arrivals(driver.store, queue, 1, damaged)
+    assert damaged == queue.index.everything()
+
+
+def test_a_plain_message_leaves_unread_though_large_ones_lie_beside_it(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    queue, sending = caller.create("files"), caller.number_for()
+    caller.send(queue, Message(body=b"late", time_to_be_received=1.0))
+    send_large(caller, queue, 1, sending)
+    caller.commit(sending, 3)
+    reads: list[object] = []
+    monkeypatch.setattr(driver.store, "read", lambda extent, **_: reads.append(extent))
+    driver.advance(2.0)
+    assert len(look_into(driver.manager).state.queues.numbered(queue).index) == 3
+    assert reads == []
