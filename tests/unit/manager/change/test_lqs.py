@@ -392,6 +392,8 @@ def test_a_store_from_before_there_were_files_gets_them(tmp_path):
 def test_a_label_longer_than_a_file_takes_is_refused(driver):
     with pytest.raises(Exception, match="249"):
         driver.session().create("orders", label="x" * 250)
+    driver.session().create("orders", label="x" * 249)
+    assert driver.says(ORDERS).description.label == "x" * 249
 
 
 @pytest.mark.parametrize("name", [ORDERS, ADMIN])

@@ -12,7 +12,7 @@ from dray.manager.entries import TAIL_BYTES
 from dray.manager.queue import KEPT_BYTES, POSITION_BYTES
 from dray.model.message import Message
 from dray.wire.frames import Done
-from dray.wire.queue_frames import PurgeQueue
+from dray.wire.queue_frames import DeleteQueue, PurgeQueue
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -86,3 +86,18 @@ def test_messages_that_are_held_are_noted_for_a_purge_a_portion_at_a_time(
             assert len(noted) == count
             driver.advance(0.0)
     assert [each.head for each in caller.answers(request)] == [Done(0)]
+
+
+def test_who_deletes_a_queue_that_another_is_deleting_is_told_that_it_is_gone(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = driver.session(), driver.session()
+    queue = first.create("orders")
+    first.send(queue, *[Message(body=b"a", use_dead_letter_queue=True)] * 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(RoomLeft, "portion_bytes", property(lambda _: 1))
+        requests = [each.ask(DeleteQueue("orders")) for each in (first, second)]
+        while driver.manager.deadline() == driver.now:
+            driver.advance(0.0)
+    (done,), (late,) = first.answers(requests[0]), second.answers(requests[1])
+    assert (done.head, late.head.error) == (Done(), "queue-not-found")

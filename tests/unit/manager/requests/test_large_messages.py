@@ -335,6 +335,29 @@ def test_a_part_is_put_aside_only_if_its_holder_reports_it_and_it_is_damaged(
     assert caller.call(report) == frames.Done(0)
 
 
+def test_of_the_large_messages_that_one_holds_the_damaged_one_alone_has_a_hole(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue, transaction, taking = caller.create("files"), caller.number_for(), caller.number_for()
+    sequences = [send_large(caller, queue, 2, transaction) for _ in range(3)]
+    caller.commit(transaction, 9)
+    part = [take_large(caller, queue, taking).parts[0].lookup_id for _ in sequences][1]
+    held = look_into(driver.manager).state.queues.numbered(queue).index.held(part)
+    entry = unpack(held[0])
+    with (driver.path / "storage" / file_name(entry.file)).open("r+b") as file:
+        file.seek(entry.offset + entry.length - 1)
+        file.write(b"?")
+    assert caller.call(large_frames.PartDamaged(queue, part)) == frames.Done(1)
+    caller.call(message_frames.Abort(taking))
+    listed = caller.call(large_frames.LargeList(queue, 0, 10)).entries
+    assert [(each.sequence, each.missing) for each in listed] == [
+        (sequences[0], []),
+        (sequences[1], [[1, 1]]),
+        (sequences[2], []),
+    ]
+
+
 def test_a_large_message_is_received_by_its_sequence_only_while_it_is_free(
     driver: ManagerDriver,
 ) -> None:

@@ -43,6 +43,8 @@ def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(
     unreadable = large_frames.LargeMove(
         queue, found.header.lookup_id, aside, statuses, unreadable=True
     )
+    part = large_frames.LargeMove(queue, found.parts[0].lookup_id, aside, statuses)
+    assert caller.call(part) == frames.Done(0), "it is moved by its header"
     for stranger in (other, driver.session()):
         assert stranger.call(unreadable) == frames.Done(0)
     assert caller.call(unreadable) == frames.Done(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import crc32c
+import msgspec
 import pytest
 
 from dray import errors
@@ -12,7 +13,7 @@ from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.wire import file_frames, frames
 from dray.wire.head import Head
-from dray.wire.record import PartMark, encode_record
+from dray.wire.record import HEADER_BYTES, PartMark, encode_record
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
@@ -111,6 +112,20 @@ def test_a_copy_of_what_is_not_in_the_message_is_refused(
     (envelope, _), _ = caller.receive(queue, peek=True)
     with pytest.raises(errors.InvalidArgument):
         caller.call(file_frames.CopyPart(queue, envelope.lookup_id, offset, length, at))
+
+
+def test_a_copy_begins_behind_properties_however_long_and_no_further(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.requests.large_messages.PROPERTIES_BYTES_MAX", 100)
+    caller = driver.session()
+    queue = caller.create("q")
+    caller.send(queue, Message(body=bytes(200)))
+    (envelope,), _ = caller.receive(queue, peek=True)
+    copy = file_frames.CopyPart(queue, envelope.lookup_id, HEADER_BYTES + 100, 5, 0)
+    assert caller.call(copy) == file_frames.Copied()
+    with pytest.raises(errors.InvalidArgument):
+        caller.call(msgspec.structs.replace(copy, offset=copy.offset + 1))
 
 
 def test_nobody_copies_what_another_holds(driver: ManagerDriver) -> None:

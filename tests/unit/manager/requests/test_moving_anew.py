@@ -12,6 +12,8 @@ from dray.model.message import Message
 from dray.wire import frames, message_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
+from tests.unit.manager.incoming.test_cut_transactions import narrow
+from tests.unit.manager.net import Net, address
 from tests.unit.manager.peers.test_links import Pair
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
@@ -162,7 +164,10 @@ def test_a_message_of_another_manager_cannot_be_sent_on_as_if_it_were_ours(tmp_p
         with pytest.raises(errors.Misuse, match=f"at position {foreign} .* sent at another queue"):
             move(there, journal, chosen, outgoing)
     assert move(there, journal, [own], outgoing) == 1
-    assert move(there, journal, [foreign], there.create("target")) == 1
+    target = there.create("target")
+    assert move(there, journal, [foreign], target) == 1
+    with pytest.raises(errors.Misuse, match="sent at another queue manager"):
+        move(there, target, positions(pair.destination, target), outgoing)
 
 
 def test_a_large_message_moves_whole_by_any_of_its_parts_and_counts_once(
@@ -225,6 +230,22 @@ def test_a_large_message_that_a_receiver_holds_does_not_move(driver: ManagerDriv
         move(caller, queue, [header], target)
     caller.call(message_frames.Abort(taking))
     assert move(caller, queue, [header], target) == 1
+
+
+def test_a_large_message_that_still_comes_does_not_move(tmp_path: Path) -> None:
+    net = Net(tmp_path, "ac")
+    narrow(net, "a")
+    here, there = net["a"].session(), net["c"].session()
+    queue, target, transaction = there.create("orders"), there.create("target"), here.number_for()
+    send_large(here, here.open(address("c", "orders")), 3, transaction)
+    here.commit(transaction, 3)
+    while not entries(net["c"], queue):
+        assert net.step()
+    (header, *_) = positions(net["c"], queue)
+    with pytest.raises(errors.MessageNotFound, match="has not come whole yet"):
+        move(there, queue, [header], target)
+    net.deliver()
+    assert move(there, queue, [header], target) == 1
 
 
 def test_a_move_is_refused_as_a_whole_for_each_reason_by_name(driver: ManagerDriver) -> None:

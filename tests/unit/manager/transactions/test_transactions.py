@@ -268,6 +268,15 @@ def test_what_was_called_aborted_never_happens_though_its_frames_come_late(
         caller.receive(queue)
 
 
+def test_of_a_number_that_nobody_has_leased_nothing_is_known(driver: ManagerDriver) -> None:
+    caller, coming = driver.session(), look_into(driver.manager).state.next_number
+    asked = [
+        caller.call(message_frames.Outcome(f"{driver.manager_id}\\{each}")).status
+        for each in (coming - 1, coming)
+    ]
+    assert asked == ["aborted", "unknown"]
+
+
 def test_a_batch_without_a_transaction_that_was_called_aborted_never_happens(
     driver: ManagerDriver,
 ) -> None:
