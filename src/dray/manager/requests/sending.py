@@ -314,8 +314,6 @@ def expires_us(
     Where both timers run the shorter one counts (semantics 1.3); in its own queue the time to
     reach it is over.
     """
-    if not header.flags & FLAG_TIMED:
-        return 0
     properties = read_properties(body, header, offset)
     times = [properties.time_to_be_received]
     if reaching:

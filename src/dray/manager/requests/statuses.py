@@ -17,7 +17,7 @@ from itertools import islice
 
 import crc32c
 
-from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreFull
+from dray.errors import QuotaExceeded, StatusQueueMissing, StoreFull
 from dray.large.join import Assembly, SequenceKey
 from dray.large.status import Status, read_status, status_message
 from dray.manager.change import CommitFact, set_aside
@@ -169,8 +169,6 @@ def _read(context: Context, entry: Entry) -> tuple[Status | None, bool]:
     record = context.store.read(entry.extent)
     if crc32c.crc32c(record) != entry.crc:
         return None, False
-    try:
-        header = read_header(record)
-    except ProtocolError:
-        return None, False
-    return read_status(memoryview(record)[HEADER_BYTES + header.properties_bytes :]), True
+    # Its header was read when it came, and its bytes are the same.
+    begin = HEADER_BYTES + read_header(record).properties_bytes
+    return read_status(memoryview(record)[begin:]), True

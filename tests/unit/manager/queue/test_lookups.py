@@ -282,6 +282,17 @@ def unreadable(driver, monkeypatch):
     return lambda: monkeypatch.setattr(driver.store, "read", refused)
 
 
+def test_only_who_waits_by_what_cannot_be_read_is_told(driver, unreadable):
+    caller = driver.session()
+    queue = filled(caller, 0)
+    selects = (by(1), selections.SelectById(f"{driver.manager_id}\\1"), selections.SelectNext(99))
+    waiting = [caller.ask(message_frames.Receive(queue, 0, 1e6, select=each)) for each in selects]
+    unreadable()
+    caller.send(queue, answer_to(2))
+    told = [[each.head.error for each in caller.answers(request)] for request in waiting]
+    assert told == [[StoreCorrupt.code], [], []]
+
+
 def test_a_record_that_cannot_be_read_in_a_later_portion_is_told_to_whoever_waits_for_it(
     driver, unreadable
 ):

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from dray import errors
+from dray.manager.disk import RoomLeft
+from dray.manager.entries import TAIL_BYTES, split_tails
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire import message_frames, queue_frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
+from tests.unit.manager.change.test_express import Facts
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
 from tests.unit.manager.queue.test_quotas import message, used
@@ -110,6 +113,53 @@ def test_a_refused_message_for_which_the_dead_letters_have_no_room_is_counted(
     assert [why for why, _ in acknowledged(caller)] == [MessageClass.NACK_Q_EXCEED_QUOTA]
     assert caller.call(queue_frames.DescribeQueue("system$;deadxact")).info.copies_skipped == 1
     assert (dead(caller), driver.store.live_bytes) == ([], before)
+
+
+def test_a_refused_message_for_which_the_disk_has_no_room_is_counted(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders", quota=300)
+
+    def full(*_: object) -> None:
+        raise errors.StoreFull("the disk is full", file="j0000001.mq")
+
+    with monkeypatch.context() as patch, pytest.raises(errors.QuotaExceeded):
+        patch.setattr(driver.store, "place", full)
+        caller.send(queue, asking_everything(400))
+    assert caller.call(queue_frames.DescribeQueue("system$;deadxact")).info.copies_skipped == 1
+    assert dead(caller) == []
+
+
+def test_refused_messages_that_a_small_log_cannot_tell_of_at_once_are_told_one_by_one(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders", quota=10)
+    facts = Facts(driver, monkeypatch)
+    monkeypatch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: 2 * TAIL_BYTES))
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, *[Message(body=b"a", use_dead_letter_queue=True)] * 2)
+    assert [len(split_tails(tails)) for each in facts.said for _, tails in each.moved] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("count", "room", "fits"),
+    [(1, 1, True), (2, 2 * TAIL_BYTES, True), (2, 2 * TAIL_BYTES - 1, False)],
+)
+def test_a_batch_is_refused_if_a_small_log_could_not_hold_it_and_one_message_never_is(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, *, count: int, room: int, fits: bool
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    monkeypatch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: room))
+    messages = [Message(body=b"a")] * count
+    if fits:
+        caller.send(queue, *messages)
+    else:
+        with pytest.raises(errors.Misuse, match="does not fit the log: send fewer"):
+            caller.send(queue, *messages)
+    assert len(caller.what_is_in(queue)[1]) == (count if fits else 0)
 
 
 def test_a_receive_from_any_queue_lets_in_what_a_remote_sender_tries_again(tmp_path: Path) -> None:

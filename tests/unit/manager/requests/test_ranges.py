@@ -100,6 +100,42 @@ def test_a_range_ends_where_rows_or_bytes_are_reached_and_has_one_message_in_any
     assert told(max_messages=4, upto=2) == RangePiece(2, 2, three - size_of(30))
 
 
+@pytest.mark.parametrize(
+    ("limits", "given"),
+    [
+        ({"max_messages": 600}, 600),
+        ({"max_messages": 300}, 300),
+        ({"max_messages": 1}, 1),
+        ({"max_bytes": 1}, 1),
+        ({"max_bytes": 3 * (HEADER_BYTES + 1)}, 3),
+        ({"max_bytes": 4 * (HEADER_BYTES + 1) - 1}, 3),
+        ({"max_bytes": 300 * (HEADER_BYTES + 1)}, 300),
+        ({"max_bytes": 301 * (HEADER_BYTES + 1) - 1}, 300),
+    ],
+    ids=str,
+)
+def test_as_much_of_a_range_is_read_as_was_asked_for_and_one_message_in_any_case(
+    driver: ManagerDriver, limits: dict[str, int], given: int
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, *[1] * 600)
+    found = read(caller, queue, **{"max_messages": 1000} | limits)[0]
+    assert found == list(range(1, given + 1))
+
+
+def test_pieces_are_cut_between_any_two_messages_of_a_queue_that_is_not_long(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.requests.ranges._FINE_MESSAGES", 3)
+    caller = driver.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, 1, 1, 1)
+    assert [each.upto for each in measure(caller, queue, pieces=3).pieces] == [1, 2, 3]
+    bodies(caller, queue, 1)
+    assert [each.upto for each in measure(caller, queue, pieces=3).pieces] == [4]
+
+
 def test_a_range_with_limits_ends_where_all_transactions_are_closed(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue = caller.create("orders")
@@ -396,6 +432,8 @@ def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(
         each.first_lookup_id for each in caller.call(large_frames.LargeList(large, 0, 10)).entries
     ] == [1]
     assert caller.call(queue_frames.DescribeQueue("parcels")).info.message_count == 3
+    settling = caller.number_for()
+    assert caller.call(message_frames.Settle(queue, 9, settling, plain=True)) == frames.Done(4)
 
 
 def test_small_messages_are_measured_read_and_settled_without_large_ones(
