@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tracemalloc
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.store.heap.heap_file import LiveBlocks
-from dray.store.limits import BLOCK_BYTES
+from dray.store.heap.heap_file import HeapFile, LiveBlocks
+from dray.store.limits import BLOCK_BYTES, COPIED_BYTES_MAX
+from dray.testing.disk import SimDisk
 
 BYTES = 6 * BLOCK_BYTES
 
@@ -34,6 +36,13 @@ def test_a_block_is_live_as_long_as_one_byte_of_it_is(cuts, data):
         live.difference_update(range(start, stop))
         assert int.from_bytes(blocks.bits(), "little") == expected(live)
     assert blocks.bits() == b""
+
+
+@pytest.mark.parametrize(("beyond", "kept"), [(0, COPIED_BYTES_MAX), (1, 0)])
+def test_the_newest_bytes_are_kept_if_the_log_may_take_a_copy_of_them(beyond, kept):
+    heap_file, length = HeapFile(1), COPIED_BYTES_MAX + beyond
+    heap_file.write(SimDisk(Random(1)).open("p0000001.mq", size=length), bytes(length))
+    assert len(heap_file.newest) == kept
 
 
 @given(st.lists(st.integers(1, BYTES - 1), unique=True))

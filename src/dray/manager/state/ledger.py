@@ -49,11 +49,11 @@ class Ledger:
         )
 
     def stage(self, queue: StoredQueue, count: int) -> None:
-        """Count bytes (fewer, if negative) that are placed or reserved, in no queue yet."""
+        """Count bytes (fewer, if negative) that are placed or reserved, in no queue yet.
+
+        Nobody sends to a sub-queue: what the manager says to one is staged while its fact is made.
+        """
         self.staged[queue.account] += count
-        # A lone send stages twice, and most queues have no parent to count for.
-        if queue.parent is not None:
-            queue = queue.counted
         queue.staged_bytes += count
 
     def give_back(self, number: int, queue: StoredQueue | None, count: int) -> None:

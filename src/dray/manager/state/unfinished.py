@@ -61,10 +61,6 @@ class Uploads:
         """All of them, the oldest first."""
         return iter(self.kept.values())
 
-    def __contains__(self, number: int) -> bool:
-        """Whether a number is that of an unfinished upload."""
-        return number in self.kept
-
     def count_of(self, caller: str) -> int:
         """How many of them a caller has begun."""
         return sum(each.caller == caller for each in self)

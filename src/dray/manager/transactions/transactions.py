@@ -321,7 +321,7 @@ def commit(
     *,
     marks: int = 0,
 ) -> None:
-    """Make a transaction happen; number 0 for what is sent outside any."""
+    """Make a transaction happen, whose queues are all there; number 0 for a send outside any."""
     fact = CommitFact(context, number)
     for queue_number, staged in sends.items():
         queue = context.state.queues.get(queue_number)
@@ -346,9 +346,7 @@ def take(
 
 def _gather_receives(context: Context, fact: CommitFact, transaction: OpenTransaction) -> None:
     for number, lookup_ids in transaction.receives.items():
-        queue = context.state.queues.get(number)
-        if queue is None:
-            continue
+        queue = context.state.queues.numbered(number)
         rejected, received = [], lookup_ids
         if transaction.rejected:
             rejected = [each for each in lookup_ids if (number, each) in transaction.rejected]
@@ -363,11 +361,9 @@ def _gather_receives(context: Context, fact: CommitFact, transaction: OpenTransa
 
 def _gather_moves(context: Context, fact: CommitFact, transaction: OpenTransaction) -> None:
     for (source, target), lookup_ids in transaction.moves.items():
-        queue = context.state.queues.get(source)
-        goal = context.state.queues.get(target)
-        if queue is not None and goal is not None:
-            forget_parts(context, queue, lookup_ids, 1)
-            fact.move(queue, lookup_ids, goal)
+        queue = context.state.queues.numbered(source)
+        forget_parts(context, queue, lookup_ids, 1)
+        fact.move(queue, lookup_ids, context.state.queues.numbered(target))
 
 
 def _put_back(works: Works, queue: StoredQueue, lookup_ids: list[int], singles: list[int]) -> None:

@@ -490,7 +490,7 @@ def test_counts_go_round_no_circle_of_managers_for_ever(tmp_path: Path) -> None:
 
 def test_counts_that_wait_are_bounded_by_stream_and_kind() -> None:
     ends, keys = UntoldEnds(), [StreamKey("a", 1)]
-    for source in "abcd":
+    for source in "abcde":
         keys += [StreamKey(source, 2 + number) for number in range(END_STREAMS_MAX // 4 + 5)]
     for key in keys:
         ends.add(key, PURGED)

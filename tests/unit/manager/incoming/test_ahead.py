@@ -30,9 +30,9 @@ FRAGMENTS = 3
 class AheadPair(Pair):
     """A source that sends fragments of any length ahead, over a stream that is open."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ahead_bytes_min: int = 1) -> None:
         super().__init__(path)
-        self.source = ManagerDriver(path / "near", "a", ahead_bytes_min=1)
+        self.source = ManagerDriver(path / "near", "a", ahead_bytes_min=ahead_bytes_min)
         there = self.destination.session()
         there.create("orders")
         there.create("other")
@@ -124,6 +124,19 @@ def test_of_pieces_whose_messages_find_no_room_in_one_fact_nothing_is_left_behin
     assert take_whole(pair.destination) == WHOLE
     pair.deliver()
     assert_nothing_is_left(pair)
+
+
+@pytest.mark.parametrize(("beyond", "count"), [(0, FRAGMENTS), (1, 0)])
+def test_only_fragments_of_some_length_travel_ahead(
+    tmp_path: Path, beyond: int, count: int
+) -> None:
+    pair = AheadPair(tmp_path, HEADER_BYTES + 1 + beyond)
+    here = pair.source.session()
+    transaction = pair.begin(here)
+    assert pair.count(peer_frames.Ahead) == count
+    here.commit(transaction, 3)
+    pair.deliver()
+    assert take_whole(pair.destination) == WHOLE
 
 
 def test_a_transaction_all_of_which_was_sent_is_remembered_no_more(pair: AheadPair) -> None:

@@ -665,6 +665,19 @@ def test_each_message_of_a_batch_asks_for_acknowledgments_only_where_its_sender_
     assert driver.session().call(queue_frames.DescribeQueue("orders")).info.message_count == 3
 
 
+def test_a_record_from_a_file_asks_for_acknowledgments_only_where_its_sender_may_send(tmp_path):
+    driver = driver_with(tmp_path, allowing("user:ada", "send see", "orders"))
+    ada = driver.session(ADA)
+    asking = Message(administration_queue="secrets", acknowledge=Acknowledge.FULL_RECEIVE)
+    number, source = ada.number_for(), bytes.fromhex(driver.manager_id)
+    mark = PartMark(Part.FRAGMENT, number)
+    record = b"".join(encode_record(asking, source, number, mark))
+    head = file_frames.SendFile(
+        ada.open("orders"), ada.number_for(), len(record), crc32c.crc32c(record), 0
+    )
+    assert isinstance(refused(ada, head, record), AccessDenied | QueueNotFound)
+
+
 def test_a_sender_that_may_not_manage_learns_nothing_by_creating_a_queue_that_it_does_not_see(
     tmp_path,
 ):

@@ -8,6 +8,7 @@ import pytest
 
 from dray.delivery.lineage import INCARNATIONS_KEPT
 from dray.errors import QueueRecreated
+from dray.manager.events import Peer
 from dray.manager.facts import Restored
 from dray.model.message import Message
 from dray.wire import frames, message_frames, queue_frames
@@ -139,3 +140,7 @@ def test_settle_takes_the_birth_number_of_the_queue_that_is_there(driver: Manage
     caller.send(queue, Message(), Message())
     done = caller.call(message_frames.Settle(queue, 1, 0, described(driver).born))
     assert done == frames.Done(1)
+
+
+def test_to_a_peer_that_was_never_met_nothing_was_sent(driver: ManagerDriver) -> None:
+    assert look_into(driver.manager).state.identity.past(Peer("never.met", 7340)).sent_in == 0

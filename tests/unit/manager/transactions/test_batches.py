@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
+from dray.manager.disk import RoomLeft
+from dray.manager.entries import TAIL_BYTES
 from dray.manager.events import SessionClosed
 from dray.manager.notices import NoticeKind
 from dray.manager.state.outcomes import BatchOutcomes
+from dray.manager.transactions.batches import _STAGED_ID_BYTES
 from dray.model import callers
 from dray.model.classes import TransactionStatus
 from dray.model.limits import BATCH_DIGEST_BYTES_MAX, QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
@@ -243,6 +246,23 @@ def test_a_batch_that_does_not_fit_the_log_is_refused_and_stays_staged(
     assert job.info().staged_count == 4 * each
     job.commit(names[0])
     assert job.info().message_count == each
+
+
+def test_a_batch_commits_if_what_it_needs_of_the_log_is_just_there(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(driver)
+    job.spark_driver.create("orders")
+    name, room = job.stage(b"x"), 0
+    monkeypatch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: room))
+    with pytest.raises(errors.TransactionAborted, match="messages and 0 bytes here"):
+        job.commit(name)
+    beside = _STAGED_ID_BYTES + QUERY_ID_CHARACTERS_MAX
+    room = beside + TAIL_BYTES - 1
+    with pytest.raises(errors.TransactionAborted, match=f"and {TAIL_BYTES - 1} bytes here"):
+        job.commit(name)
+    room += 1
+    assert job.commit(name).committed
 
 
 def test_the_query_that_committed_least_recently_is_forgotten_first(
