@@ -63,8 +63,9 @@ def test_the_rest_of_the_queue_is_received_and_the_loss_is_told(filled):
     assert file.name in str(notice)
     assert info(filled).message_count == 4
     assert info(filled).byte_count > 4 * SIZE
-    session, number = filled.session(), look_into(filled.manager).state.queues.named("orders").number
-    assert session.call(MeasureRange(number, 0)).plain == 3, "of those that can be read"
+    reader = filled.session()
+    measured = reader.call(MeasureRange(reader.open("orders"), 0))
+    assert measured.plain == 3, "of those that can be read"
     assert bodies(filled, 3) == [0, 2, 3]
     caller = filled.session()
     number = caller.open("orders")

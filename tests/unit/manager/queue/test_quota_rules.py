@@ -124,9 +124,10 @@ def test_a_refused_message_for_which_the_disk_has_no_room_is_counted(
     def full(*_: object) -> None:
         raise errors.StoreFull("the disk is full", file="j0000001.mq")
 
-    with monkeypatch.context() as patch, pytest.raises(errors.QuotaExceeded):
+    with monkeypatch.context() as patch:
         patch.setattr(driver.store, "place", full)
-        caller.send(queue, asking_everything(400))
+        with pytest.raises(errors.QuotaExceeded):
+            caller.send(queue, asking_everything(400))
     assert caller.call(queue_frames.DescribeQueue("system$;deadxact")).info.copies_skipped == 1
     assert dead(caller) == []
 
