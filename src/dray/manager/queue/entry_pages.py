@@ -51,6 +51,10 @@ class EntryPages:
         """The highest entry."""
         return self._pages[-1][-self._entry :] if self._pages else None
 
+    def leads(self) -> range:
+        """The first bytes of all keys, and those between; most pages have one."""
+        return range(self._pages[0][0], self._lasts[-1][0] + 1) if self._pages else range(0)
+
     def packed(self) -> bytes:
         """All entries in order, one behind the other."""
         return b"".join(self._pages)

@@ -88,11 +88,11 @@ class QueueIndex:
 
         Looked at are the first of each priority and the one that is held longest.
         """
-        first, last = self._available.first(), self._available.last()
-        if first is not None and last is not None and first[0] == last[0] and not self._held:
+        first, priorities = self._available.first(), self._available.leads()
+        if first is not None and len(priorities) == 1 and not self._held:
             # Most queues have one priority, and a list asks all of them.
             return unpack(first).arrived_us / _MICROSECONDS
-        found = [self._first_behind(each) for each in self._priority_bytes()]
+        found = [self._first_behind(each) for each in priorities]
         found.append(next(self.held_entries(), None))
         times = [unpack(each).arrived_us for each in found if each is not None]
         return min(times) / _MICROSECONDS if times else None
@@ -165,8 +165,7 @@ class QueueIndex:
 
     def is_of_one_priority(self) -> bool:
         """Whether positions and receiving order are one."""
-        first, last = self._available.first(), self._available.last()
-        return first is None or last is None or first[0] == last[0]
+        return len(self._available.leads()) <= 1
 
     def of_priority(self, priority: int, after: int = 0) -> Iterator[bytes]:
         """Available entries of one priority above a position, in order."""
@@ -178,7 +177,7 @@ class QueueIndex:
         """The available entry at a position; there are none below 1."""
         if lookup_id < 1:
             return None
-        for priority_byte in self._priority_bytes():
+        for priority_byte in self._available.leads():
             entry = self._available.find(_KEY.pack(priority_byte, lookup_id))
             if entry is not None:
                 return entry
@@ -286,7 +285,3 @@ class QueueIndex:
         if express:
             self.express_count += sign * (len(express) // ENTRY_BYTES)
             self.express_bytes += sign * sum(lengths_in(express))
-
-    def _priority_bytes(self) -> Iterable[int]:
-        first, last = self._available.first(), self._available.last()
-        return range(first[0], last[0] + 1) if first is not None and last is not None else ()

@@ -19,7 +19,7 @@ from dray.large.join import Assembly, PartSeen, SequenceKey
 from dray.manager.change import set_aside
 from dray.manager.context import Context
 from dray.manager.disk import bodies_in, envelopes_in, records_of_answer
-from dray.manager.entries import Entry, lengths_in, lookup_id_of, part_of, place_in, unpack
+from dray.manager.entries import lengths_in, lookup_id_of, part_of, place_in, unpack
 from dray.manager.events import Into
 from dray.manager.peers import Holes
 from dray.manager.queue import StoredQueue
@@ -315,15 +315,8 @@ def handle_large_list(context: Context, session: Session, request_id: int, head:
     context.answer(session, request_id, LargeListed(entries))
 
 
-def _entry_at(queue: StoredQueue, position: int) -> bytes | None:
-    """The entry at a position, available or held."""
-    held = queue.index.held(position)
-    return queue.index.find(position) if held is None else held[0]
-
-
 def _listed(queue: StoredQueue, assembly: Assembly) -> LargeEntry:
     missing = assembly.missing()
-    entry = _entry_at(queue, assembly.first)
     return LargeEntry(
         assembly.first,
         assembly.last,
@@ -332,14 +325,16 @@ def _listed(queue: StoredQueue, assembly: Assembly) -> LargeEntry:
         assembly.count or len(assembly.fragments),
         assembly.size,
         list(missing),
-        0 if entry is None else _transaction_size(unpack(entry)),
+        _transaction_size(queue, assembly.first),
     )
 
 
-def _transaction_size(entry: Entry) -> int:
-    """How many messages the transaction of a large message sent to the queue; 0: not known."""
-    is_known = entry.marks & MARK_LARGE and entry.following < FOLLOWING_MAX
-    return entry.following if is_known else 0
+def _transaction_size(queue: StoredQueue, position: int) -> int:
+    """How many messages the transaction of the part at a position sent to the queue; 0: unknown."""
+    for entry in map(unpack, queue.index.at([position])):
+        if entry.marks & MARK_LARGE and entry.following < FOLLOWING_MAX:
+            return entry.following
+    return 0
 
 
 def _fitting(
