@@ -60,6 +60,7 @@ from dray.manager.state import State, replay, soonest, take_snapshots
 from dray.manager.transactions import end_purges, take_up_all_prepared
 from dray.model.access import Access
 from dray.model.ids import ManagerId
+from dray.model.limits import UNUSED_QUEUES_A_TURN
 from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
 from dray.store.recovery.recovery import History, RecoveryReport
@@ -242,7 +243,8 @@ class QueueManager:
         subjects.streams.go_on()
         if context.state.stream_ends.news:
             subjects.links.say_ends()
-        if context.follow_up.perhaps_unused:
+        if len(context.follow_up.perhaps_unused) <= UNUSED_QUEUES_A_TURN:
+            # More of them are nobody's turn to wait for: ticks go through them.
             drop_unused_queues(context)
         if subjects.holes.wanted:
             subjects.holes.ask(sources)
@@ -347,6 +349,7 @@ class QueueManager:
         self._started = True
         subjects = self._subjects
         subjects.works.go_on()
+        drop_unused_queues(self._context)
         remove_expired(self._context)
         end_expired_tokens(subjects.rights)
         subjects.transactions.reservations.give_back_unused()

@@ -8,6 +8,7 @@ from dray.errors import ReceiveTimeout, TransactionAborted
 from dray.manager import turn
 from dray.manager.disk import RoomLeft
 from dray.manager.entries import Staged, pack_tail
+from dray.manager.events import SessionClosed
 from dray.manager.facts import Committed
 from dray.manager.queue import POSITION_BYTES, REJECTED_BYTES, cost_of_sending
 from dray.model.classes import Acknowledge
@@ -53,6 +54,38 @@ def test_all_that_expires_at_once_leaves_in_facts_that_fit(tmp_path):
     assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (0, COUNT)
     driver.crash()
     assert waiting(driver.session(), DEAD) == COUNT
+
+
+def hold_each_by_itself(caller, queue, count: int) -> None:
+    for _ in range(count):
+        caller.receive(queue, transaction=caller.number_for(), max_messages=1)
+
+
+def tick_until_done(driver) -> int:
+    """Let time pass by nothing until nothing is due; how many ticks it took."""
+    ticks = 0
+    while driver.manager.deadline() is not None and driver.manager.deadline() <= driver.now:
+        driver.advance(0.0)
+        ticks += 1
+        assert ticks < COUNT
+    return ticks
+
+
+@pytest.mark.usefixtures("small_logs")
+@pytest.mark.parametrize("idle", [False, True], ids=["its session ended", "nobody used it"])
+def test_all_that_very_many_transactions_held_comes_back_in_facts_that_fit(tmp_path, idle):
+    driver = conftest.ManagerDriver(tmp_path, idle_transaction_s=60.0)
+    caller, other = driver.session(), driver.session()
+    queue = caller.create("orders")
+    send_all(caller, queue, COUNT)
+    hold_each_by_itself(caller, queue, COUNT)
+    if idle:
+        driver.advance(60.0)
+    else:
+        driver.turn(SessionClosed(caller.number))
+    assert 0 < tick_until_done(driver) < COUNT
+    given_back = other.receive(queue, peek=True, max_messages=COUNT)[0]
+    assert [each.abort_count for each in given_back] == [1] * COUNT
 
 
 def come_through(net: Net, there, count: int, queue: str = "orders") -> None:

@@ -7,7 +7,8 @@ open       stays, also while it is empty
 used       something is in it, held or not, or a prepared transaction moves something into it;
            an outgoing queue also if it ever carried a message, is paused, has a setting that
            somebody gave it, or waits for an upload
-neither    deleted in the same turn, in a fact of its own; after a start nothing is open
+neither    deleted in the same turn, in a fact of its own, and very many with the next ticks;
+           after a start nothing is open
 
 One that is made again under the same name is another queue. Its positions begin above all that any
 of that name ever had, for they begin at its number, which rises, times 2^32.

@@ -39,6 +39,20 @@ def caller(driver: ManagerDriver) -> Caller:
     return caller
 
 
+def test_very_many_sub_queues_go_with_the_next_ticks_and_others_are_served_between(
+    driver: ManagerDriver, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for where in ("change.sub_queues", "turn"):
+        monkeypatch.setattr(f"dray.manager.{where}.UNUSED_QUEUES_A_TURN", 4)
+    for number in range(10):
+        caller.open(f"orders;{number}")
+    hang_up(caller)
+    for count in (10, 6, 2, 0):
+        driver.session()
+        assert len(names(driver)) == (count if count > 4 else 0)
+        driver.advance(0.0)
+
+
 @pytest.mark.parametrize("crash", [False, True])
 def test_an_empty_sub_queue_is_gone_when_the_last_who_opened_it_has_left(
     driver: ManagerDriver, caller: Caller, crash: bool

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray import errors
+from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.wire import message_frames, queue_frames
 from tests.unit.manager.conftest import ManagerDriver
@@ -42,6 +43,27 @@ def test_what_an_idle_transaction_held_is_given_back_and_its_next_use_told_why(
             caller.call(use)
     assert caller.receive(queue)[1] == [b"held"]
     assert driver.store.live_bytes == 0
+
+
+@pytest.mark.parametrize("idle", [False, True], ids=["its session ended", "nobody used it"])
+def test_of_very_many_transactions_a_turn_aborts_some_and_others_are_served_between(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, idle: bool
+) -> None:
+    for where in ("requests.requests", "transactions.transactions"):
+        monkeypatch.setattr(f"dray.manager.{where}.ABORTED_A_TURN", 4)
+    caller, other = driver.session(), driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"held")] * 10)
+    for _ in range(10):
+        caller.receive(queue, transaction=caller.number_for(), max_messages=1)
+    if idle:
+        driver.advance(60.0)
+    else:
+        driver.turn(SessionClosed(caller.number))
+    for count in (4, 8, 10):
+        assert len(other.receive(queue, peek=True)[1]) == count
+        assert (driver.manager.deadline() == driver.now) == (count < 10)
+        driver.advance(0.0)
 
 
 def test_a_transaction_in_use_is_not_idle(driver: ManagerDriver) -> None:
