@@ -498,6 +498,9 @@ def test_a_file_that_has_its_name_when_the_disk_fails_is_not_doubled(
         {"retries": -1},
         {"then": "explode"},
         {"workers": 0},
+        {"command": 'cat "{path}'},
+        {"command": " "},
+        {"command": "no-such-program {path}"},
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_received(queue, large, out, wrong):

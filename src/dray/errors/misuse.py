@@ -171,7 +171,7 @@ class FileRefused(Misuse):
 
 
 class CommandFailed(Misuse):
-    """The command that was run for a received file failed; its message is still in the queue."""
+    """The command for a received file failed; its message is tried again or given up."""
 
     code = "command-failed"
     exit_status = 39

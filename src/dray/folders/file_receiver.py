@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -80,7 +79,7 @@ class FileReceiver:
         self,
         place: Placing,
         place_some: PlacingSome | None,
-        command: str | Sequence[str] | None,
+        command: Sequence[str] | None,
         tell: Tell,
     ) -> None:
         """Place with `place`, or with `place_some` what comes together.
@@ -89,7 +88,7 @@ class FileReceiver:
         """
         self._place = place
         self._place_some = place_some
-        self._command = shlex.split(command) if isinstance(command, str) else command
+        self._command = command
         self._tell = tell
         self._lock = threading.Lock()
         self._open: dict[str, PlacedBody] = {}
@@ -209,15 +208,13 @@ def _run(command: Sequence[str], placed: PlacedBody) -> None:
         ).returncode
     except OSError as error:
         raise CommandFailed(
-            f"{words[0]!r} could not be started: {error.strerror or error}; mend the command, the"
-            " message comes again",
+            f"{words[0]!r} could not be started: {error.strerror or error}; mend the command",
             path=path,
             status=-1,
         ) from error
     if status:
         raise CommandFailed(
-            f"{words[0]!r} ended with {_ending(status)} for {path}; mend it, the message comes"
-            " again",
+            f"{words[0]!r} ended with {_ending(status)} for {path}; see what it said, and mend it",
             path=path,
             status=status,
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -79,7 +81,7 @@ def receive(
     """
     large = queue if isinstance(queue, LargeMessageQueue) else LargeMessageQueue(queue)
     _check(on_conflict, count, timeout, tree=tree, follow=follow)
-    _check_command(command, target)
+    words = _words_of(command, target)
     stop = stop or threading.Event()
     some = tree and command is None and not is_url(target)
     receiver = BatchReceiver(
@@ -97,7 +99,7 @@ def receive(
     with _placing(
         outcome, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
     ) as placing:
-        files = FileReceiver(*placing, command, tell or (lambda _: None))
+        files = FileReceiver(*placing, words, tell or (lambda _: None))
         try:
             if follow:
                 run(receiver.run(files.handle, stop, report=files.report))
@@ -125,11 +127,30 @@ def _check(
         raise InvalidArgument("on_conflict is for a tree; set tree=True", argument="on_conflict")
 
 
-def _check_command(command: str | Sequence[str] | None, target: str | os.PathLike[str]) -> None:
-    if is_url(target) and command is not None:
+def _words_of(
+    command: str | Sequence[str] | None, target: str | os.PathLike[str]
+) -> Sequence[str] | None:
+    """The words of a command; raises `InvalidArgument` for one that would fail for every file."""
+    if command is None:
+        return None
+    if is_url(target):
         raise InvalidConfiguration(
             "no command can open an object of a store; receive without `command`"
         )
+    try:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+    except ValueError as error:
+        raise InvalidArgument(
+            f"command: {command!r} cannot be read: {error}; quote it as for a shell",
+            argument="command",
+        ) from error
+    if not words or ("{path}" not in words[0] and shutil.which(words[0]) is None):
+        named = repr(words[0]) if words else "an empty text"
+        raise InvalidArgument(
+            f"command: {named} is no program that can be run; name one, or give its whole path",
+            argument="command",
+        )
+    return words
 
 
 def _together(workers: int) -> int:
