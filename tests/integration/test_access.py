@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import logging
+import os
+import pwd
 import re
 import signal
 from functools import partial
@@ -95,6 +98,20 @@ def _received(connect):
         return None
 
 
+def test_the_rights_of_an_account_are_explained_with_those_of_its_groups(files):
+    account = pwd.getpwuid(os.geteuid())
+    group = grp.getgrgid(account.pw_gid).gr_name
+    rules = configuration(files, RULES.replace("cert:alpha", f"group:{group}"))
+    for who, may in (
+        (f"user:{account.pw_name}", True),
+        (f"group:{group}", True),
+        ("user:of another machine", False),
+    ):
+        told = dray_command("access", "explain", who, "orders", "--config", rules, "--json")
+        (send,) = [each for each in told.assert_good().value if each["right"] == "send"]
+        assert (send["rule"] is not None) is may, who
+
+
 def test_commands_check_and_explain_the_rules(files):
     good = configuration(files, RULES)
     assert "1 access rule\n" in dray_command("config", "check", good).assert_good().out
@@ -108,7 +125,7 @@ def test_commands_check_and_explain_the_rules(files):
     told = dray_command("access", "explain", "cert:beta", "dray://depot/x", "--config", good)
     assert "forward to depot:7340" in told.assert_good().out
     typo = dray_command("access", "explain", "alpha", "orders", "--config", good)
-    assert (typo.status, "write user:NAME, cert:NAME" in typo.err) == (2, True)
+    assert (typo.status, "write user:NAME, group:NAME, cert:NAME" in typo.err) == (2, True)
     bad = configuration(files, RULES.replace("send", "destroy"))
     said = dray_command("config", "check", bad).assert_error("invalid-configuration")
     assert "'destroy' is no right; choose of see, send" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from pathlib import Path
 
@@ -27,13 +28,19 @@ def command() -> None:
     help="File of options with the access rules.",
 )
 @click.option(
-    "--group", "groups", multiple=True, metavar="NAME", help="A group of the caller; repeatable."
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="NAME",
+    help="A group of the caller; repeatable  [default: those of the account on this machine].",
 )
 @takes_json
 def explain(
     settings: Settings, who: str, queue: str, *, config: str, groups: tuple[str, ...]
 ) -> None:
-    """Tell each right of WHO (user:NAME, cert:NAME, token:NAME, anyone) at QUEUE, and its rule.
+    """Tell each right of WHO at QUEUE, and the rule that gives it.
+
+    WHO is user:NAME, group:NAME, cert:NAME, token:NAME or anyone.
 
     The owner of the queue manager may do everything. For a queue of another queue manager, such as
     dray://host:7340/orders, it tells the right to forward to its host.
@@ -43,12 +50,14 @@ def explain(
     from dray.model.callers import ANYONE, Caller
     from dray.model.names import parse_queue_address
 
-    if not who.startswith(("user:", "cert:", "token:")) and who != ANYONE:
+    if not who.startswith(("user:", "group:", "cert:", "token:")) and who != ANYONE:
         raise click.UsageError(
-            f"{who!r} is no caller; write user:NAME, cert:NAME, token:NAME or anyone."
+            f"{who!r} is no caller; write user:NAME, group:NAME, cert:NAME, token:NAME or anyone."
         )
     access = read_file(config).access_rules()
-    caller = Caller(who, tuple(f"group:{each}" for each in groups))
+    named = [who] if who.startswith("group:") else []
+    named += [f"group:{each}" for each in groups or _groups_of(who)]
+    caller = Caller(who, tuple(named))
     address = parse_queue_address(queue)
     host = f"{address.host}:{address.port}" if address.remote else ""
     found: list[dict[str, str | None]] = []
@@ -103,3 +112,18 @@ def log(settings: Settings, *, data: Path, last: int | None) -> None:
 def _row(told: dict[str, str | None]) -> list[str]:
     rule = told["rule"]
     return [str(told["right"]), "no" if rule is None else "yes", rule or ""]
+
+
+def _groups_of(who: str) -> list[str]:
+    """The groups that an account has on this machine."""
+    import grp
+    import pwd
+
+    if not who.startswith("user:"):
+        return []
+    try:
+        account = pwd.getpwnam(who.removeprefix("user:"))
+    except KeyError:
+        return []
+    numbers = os.getgrouplist(account.pw_name, account.pw_gid)
+    return [each.gr_name for each in grp.getgrall() if each.gr_gid in numbers]
