@@ -85,6 +85,29 @@ def test_a_label_that_is_too_long_is_refused_in_words_for_people(manager):
     assert count(manager, "orders") == 0
 
 
+def test_a_name_that_is_no_utf_8_is_taken_or_refused_in_words(manager, tmp_path, monkeypatch):
+    name = os.fsdecode(b"odd\xff")
+    (tmp_path / name).write_bytes(b"x")
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")
+    with manager.connect() as connected:
+        connected.create_queue("odd")
+    for more in ([], ["--large"]):
+        queue = "odd" if more else "orders"
+        dray("send", queue, name, *more, url=manager.url, cwd=tmp_path).assert_good()
+        with manager.connect() as connected:
+            assert connected.queue(queue).messages().__next__().label in ("odd\\xff", "")
+            connected.queue(queue).purge()
+    offered = dray("transfer", "offer", name, "odd", url=manager.url, cwd=tmp_path)
+    assert "is not in UTF-8" in offered.assert_error("invalid-argument")
+    dray("backup", name, url=manager.url, cwd=tmp_path).assert_good()
+    refused = dray("backup", ".", url=manager.url, cwd=tmp_path).assert_error("target-unwritable")
+    assert "is a directory; name a file" in refused
+    dray("restore", name, "data", cwd=tmp_path).assert_good()
+    moved = dray("storage", "move", "--data", "data", f"{name}.d", cwd=tmp_path)
+    assert "need paths in UTF-8" in moved.assert_error("store-error")
+    assert not (tmp_path / f"{name}.d").exists()
+
+
 @pytest.mark.parametrize("size", ["5MB", "much"])
 def test_a_size_that_no_fragment_can_have_is_wrong_usage(manager, tmp_path, size):
     (tmp_path / "load").write_bytes(b"load")

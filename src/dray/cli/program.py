@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import click
 from click.shell_completion import CompletionItem
@@ -163,6 +165,7 @@ def program(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; give its exit status. `dray_program` reports a `KeyboardInterrupt`."""
+    _escape_what_cannot_be_shown()
     try:
         status = program.main(args=list(arguments), prog_name="dray", standalone_mode=False)
         sys.stdout.flush()
@@ -195,6 +198,13 @@ def run(arguments: Sequence[str]) -> int:
 def one_line(error: DrayError) -> str:
     """An error as people see it: never more than one line."""
     return f"dray: {error.code}: {' '.join(str(error).split())}"
+
+
+def _escape_what_cannot_be_shown() -> None:
+    """Escape characters that a terminal cannot show, and bytes of names that are no UTF-8."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        with suppress(OSError):  # of a stream that stands in for another one
+            sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _forget_standard_output() -> None:

@@ -43,6 +43,16 @@ def is_plain_path(path: str) -> bool:
     )
 
 
+def name_as_text(name: str) -> str:
+    """A file's name for a label: bytes of it that are no UTF-8 are shown as escapes."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def is_utf8(path: str) -> bool:
+    """Whether a path can stand in a note, which is JSON."""
+    return name_as_text(path) == path
+
+
 def encode_file(file: FileProperties) -> tuple[bytes, int, int, int]:
     """Give the values as they stand in a control record."""
     path = file.path.encode("utf-8", "surrogateescape")

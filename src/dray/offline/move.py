@@ -28,6 +28,7 @@ from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull
 from dray.fsync import sync_folder
+from dray.model.files import is_utf8
 from dray.own_files import create_own, make_own_folder
 from dray.store.access_log import ACCESS_NAMES
 from dray.store.audit import AUDIT_NAME, AuditLog
@@ -73,6 +74,8 @@ class MoveReport(NamedTuple):
 def move_store(move: StoreMove, progress: Progress) -> MoveReport:
     """Move a store. Raises StoreLocked, StoreFull, StoreCorrupt, or StoreError with the reason."""
     move = move._replace(source=move.source.absolute(), target=move.target.absolute())
+    if not (is_utf8(str(move.source)) and is_utf8(str(move.target))):
+        raise StoreError("the marks of a move need paths in UTF-8; rename the directory")
     try:
         return _finished(move, progress) or _moved(move, progress)
     except OSError as error:

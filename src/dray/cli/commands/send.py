@@ -30,6 +30,7 @@ from dray.errors import (
     SourceUnreadable,
     TransactionAborted,
 )
+from dray.model.files import name_as_text
 from dray.model.ids import join_id, split_id
 from dray.model.limits import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX
 from dray.model.message import Message
@@ -66,7 +67,7 @@ class Batch:
         """The label asked for, else the file's name."""
         if self.label is not None:
             return self.label
-        return "" if path == STANDARD_INPUT else Path(path).name
+        return "" if path == STANDARD_INPUT else name_as_text(Path(path).name)
 
 
 Send = Callable[[Batch, "dray.Transaction | None"], list[SentMessage]]

@@ -54,6 +54,8 @@ def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
 
     If its process is killed, the next one for the same path removes what it has left.
     """
+    if path.is_dir():
+        raise TargetUnwritable(f"{path} is a directory; name a file", path=str(path))
     try:
         _remove_abandoned(path)
         drawn = f"{os.getpid()}.{secrets.token_hex(_DRAWN_BYTES)}"

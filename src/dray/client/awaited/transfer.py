@@ -21,7 +21,13 @@ from dray.client.transfer.control import Act, Order, give_order
 from dray.client.transfer.offer_status import no_consumer
 from dray.client.transfer.offering import Offering
 from dray.client.transfer.reference import Reference
-from dray.client.transfer.state import KeptIncoming, StateFile, control_path, status_of_incoming
+from dray.client.transfer.state import (
+    KeptIncoming,
+    StateFile,
+    check_noted,
+    control_path,
+    status_of_incoming,
+)
 from dray.errors import (
     Misuse,
     TargetUnwritable,
@@ -383,6 +389,7 @@ class Incoming:
         if path is None and not self._kept.path:
             raise Misuse("the target is not known; call save_to(path)")
         target = Path(self._kept.path if path is None else path).absolute()
+        check_noted(target)
         return target / self.file_name if target.is_dir() else target
 
     def _check_here(self) -> None:

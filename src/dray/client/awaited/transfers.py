@@ -43,6 +43,7 @@ from dray.client.transfer.state import (
     KeptIncoming,
     Offered,
     StateFile,
+    check_noted,
     folder_of,
     is_run,
     kept_incoming,
@@ -92,6 +93,7 @@ class Transfers:
         check_terms(0, asked.fragment_size, asked.window_size)
         folder = await self._folder()
         asked = asked._replace(path=await self._link.runtime.offload(asked.path.absolute))
+        check_noted(asked.path)
         for kept in await self._link.runtime.offload(kept_offers, folder):
             if (kept.path, kept.queue) == (str(asked.path), asked.queue):
                 state = await self._lock_free(folder, kept.reference.transfer, OUT)

@@ -22,8 +22,9 @@ from typing import TypeVar
 import msgspec
 
 from dray.client.transfer.reference import Reference
-from dray.errors import Misuse, TargetUnwritable
+from dray.errors import InvalidArgument, Misuse, TargetUnwritable
 from dray.forks import keep_from_children
+from dray.model.files import is_utf8
 from dray.model.transfer import TransferState, TransferStatus
 from dray.own_files import make_own_folder, open_own, replacing
 
@@ -219,6 +220,15 @@ def _kept(folder: Path, direction: str, kind: type[_Kept]) -> Iterator[_Kept]:
                 " away to forget the transfer",
                 path=str(path),
             ) from error
+
+
+def check_noted(path: Path) -> None:
+    """Raise `InvalidArgument` for a path that a state of a transfer, which is JSON, cannot hold."""
+    if not is_utf8(str(path)):
+        raise InvalidArgument(
+            f"path: {path} is not in UTF-8, so the transfer cannot note it; give it another name",
+            argument="path",
+        )
 
 
 def _home() -> Path:
