@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 
@@ -47,6 +48,21 @@ def test_what_a_failing_handler_did_never_happened(face, queue, make_queue):
     assert handled.fate is Fate.RETRIED
     assert isinstance(handled.error, ValueError)
     assert (bodies(queue), bodies(answers)) == ([b"question"], [])
+
+
+def test_every_sort_of_function_that_takes_both_is_a_handler(face, queue):
+    class Called:
+        def method(self, message, transaction=None):
+            """Handle it."""
+
+        def __call__(self, *anything):
+            """Handle it."""
+
+    receiver = face.Receiver(queue)
+    for handler in (ignore, print, Called(), Called().method, functools.partial(ignore)):
+        queue.send(b"handled")
+        assert receiver.handle_next(handler, 0).error is None
+    assert bodies(queue) == []
 
 
 @pytest.mark.parametrize("retry_delay", [0, 0.001])

@@ -21,6 +21,7 @@ from dray.client.awaited.large_message import LargeMessage
 from dray.client.awaited.manager import Manager
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
+from dray.client.calls.handlers import KnownHandler
 from dray.client.calls.public_calls import public
 from dray.client.calls.tracing import processing
 from dray.errors import (
@@ -112,6 +113,7 @@ class Receiver:
         """Whether it is away because received bodies cannot be written."""
         self._due: dict[str, float] | None = None
         self._stop: Stop = _NeverStop()
+        self._handler = KnownHandler()
 
     def __repr__(self) -> str:
         return f"<Receiver of {self._messages.name}>"
@@ -123,6 +125,7 @@ class Receiver:
         (a lost connection, a quota, a commit in doubt) abort the transaction and are raised. With
         `reconnect` the call waits until these are over, for as long as `timeout` lasts.
         """
+        self._handler.check(handler)
         deadline = None if timeout is None else time.monotonic() + timeout
         handled: list[Handled] = []
         await self._handle(handler, handled.append, deadline)
@@ -140,6 +143,7 @@ class Receiver:
         logs a warning for a large message that lacks parts or cannot be read, and goes on. Raises
         as `handle_next` does; then the other workers end first.
         """
+        self._handler.check(handler)
         run = self._stop = _Run(stop)
 
         async def work() -> int:

@@ -12,6 +12,7 @@ from dray.client.awaited.receiver import Receiver as AwaitedReceiver
 from dray.client.blocking.face import Face
 from dray.client.blocking.large_message import LargeMessage
 from dray.client.blocking.transaction import Transaction
+from dray.client.calls.handlers import KnownHandler
 from dray.client.calls.public_calls import public
 from dray.client.connections.threads import run
 
@@ -60,6 +61,7 @@ class Receiver(Face[AwaitedReceiver]):
                 reconnect=reconnect,
             )
         )
+        self._handler = KnownHandler()
 
     def handle_next(self, handler: Handler, timeout: float | None = None) -> Handled:
         """Receive a message and call the handler; raises `ReceiveTimeout`.
@@ -68,7 +70,7 @@ class Receiver(Face[AwaitedReceiver]):
         (a lost connection, a quota, a commit in doubt) abort the transaction and are raised. With
         `reconnect` the call waits until these are over, for as long as `timeout` lasts.
         """
-        return _of_this_face(run(self.awaited.handle_next(_awaited(handler), timeout)))
+        return _of_this_face(run(self.awaited.handle_next(self._awaited(handler), timeout)))
 
     def run(
         self,
@@ -84,14 +86,15 @@ class Receiver(Face[AwaitedReceiver]):
         as `handle_next` does; then the other workers end first.
         """
         told = None if report is None else lambda handled: report(_of_this_face(handled))
-        return run(self.awaited.run(_awaited(handler), stop, report=told))
+        return run(self.awaited.run(self._awaited(handler), stop, report=told))
 
+    def _awaited(self, handler: Handler) -> AwaitedHandler:
+        self._handler.check(handler)
 
-def _awaited(handler: Handler) -> AwaitedHandler:
-    def handle(message: AwaitedMessage, transaction: AwaitedTransaction) -> object:
-        return handler(_outside(message), Transaction(transaction))
+        def handle(message: AwaitedMessage, transaction: AwaitedTransaction) -> object:
+            return handler(_outside(message), Transaction(transaction))
 
-    return handle
+        return handle
 
 
 def _of_this_face(handled: Handled) -> Handled:
