@@ -113,25 +113,23 @@ class Links:
 
     def steer(self, queue: StoredQueue, event: StreamEvent) -> None:
         """Give an event to an outgoing queue's stream and do what it decides."""
-        stream = queue.stream
-        if stream is None or queue.route is None:
-            return
+        stream, route = queue.stream, queue.route
+        assert stream is not None, "an outgoing queue has a stream"
+        assert route is not None, "an outgoing queue has a route"
         for effect in stream.handle(event, self.context.now):
             match effect:
                 case Open(question):
-                    link = self._links.to(queue.route.peer)
-                    remote = queue.route.remote_queue
+                    link = self._links.to(route.peer)
                     heard = self.context.state.heard.get(queue.number, 0)
                     receipt = stream.receipt_of(link.answerer)
-                    self._say_proven(
-                        link, OpenStream(queue.number, remote, question, heard, receipt)
-                    )
+                    head = OpenStream(queue.number, route.remote_queue, question, heard, receipt)
+                    self._say_proven(link, head)
                 case Transmit() | PassOver():
                     self._send(queue, effect)
                 case OrderAcked():
                     if not note_delivered(self.context, queue, effect):
                         # The peer says it again when it is asked again.
-                        link = self._links.to(queue.route.peer)
+                        link = self._links.to(route.peer)
                         self._hang_up(
                             link, "it has accepted more messages than the log can note at once"
                         )
@@ -140,14 +138,14 @@ class Links:
                     self.context.record(StreamRenewed(queue.number, sequence_id, judged))
                     self.context.follow_up.touch(queue)
                 case Diverged(sequence_id, upto):
-                    self._notice(NoticeKind.DIVERGED, queue, diverged(queue.route.peer, queue.name))
+                    self._notice(NoticeKind.DIVERGED, queue, diverged(route.peer, queue.name))
                     now_us = self.context.now_us
                     self.context.record(StreamDiverged(queue.number, sequence_id, upto, now_us))
                 case OlderCopy(_, upto):
-                    self._notice(_OLDER_COPY, queue, older_copy(queue.route.peer, upto))
+                    self._notice(_OLDER_COPY, queue, older_copy(route.peer, upto))
                     self._strangers.went_back()
                 case PeerForgot(_, upto):
-                    self._notice(_BEHIND, queue, behind(queue.route.peer, upto))
+                    self._notice(_BEHIND, queue, behind(route.peer, upto))
                 case _:
                     assert_never(effect)
         self._tell_of_refusal(queue, stream.refusals)
@@ -332,8 +330,9 @@ class Links:
 
     def _invents(self, queue: StoredQueue, said: StreamState | StreamRefused) -> bool:
         """Hang up on a peer that tells of a sequence that this manager cannot have begun."""
-        own = 0 if queue.stream is None else queue.stream.sequence_id
-        if queue.route is None or may_be_known(said.sequence_id, own):
+        assert queue.stream is not None, "an outgoing queue has a stream"
+        assert queue.route is not None, "an outgoing queue has a route"
+        if may_be_known(said.sequence_id, queue.stream.sequence_id):
             return False
         link = self._links.to(queue.route.peer)
         self._hang_up(link, "it told of a sequence that was never begun")
@@ -358,8 +357,8 @@ class Links:
         queue = self.context.state.queues.get(stream)
         if queue is None or queue.route is None or queue.route.peer != peer:
             return None
-        diverged_already = queue.stream is not None and queue.stream.divergence is not None
-        return None if diverged_already else queue
+        assert queue.stream is not None, "an outgoing queue has a stream"
+        return queue if queue.stream.divergence is None else None
 
     def _notice(self, kind: NoticeKind, queue: StoredQueue, sentence: str) -> None:
         self.context.notices.add(kind, queue.name, sentence)

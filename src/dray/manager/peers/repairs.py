@@ -45,7 +45,7 @@ from dray.manager.peers.confirmations import Sources
 from dray.manager.queue import DEAD_TRANSACTIONAL, StoredQueue, part_seen
 from dray.manager.session import Session
 from dray.manager.works import Works
-from dray.model.classes import MessageClass, Part
+from dray.model.classes import Part
 from dray.model.limits import (
     FRAGMENTS_MAX,
     HOLES_NAMED_MAX,
@@ -122,8 +122,7 @@ class Holes:
         """Ask sources for what was not asked for yet, over the connections that they have made."""
         context = self.context
         for wanted, asked_on in list(self.wanted.items()):
-            queue = context.state.queues.get(wanted.queue)
-            assembly = queue.parts.get(wanted.key) if queue is not None else None
+            assembly = self._assembly_of(wanted)
             if assembly is None or assembly.whole or assembly.refused:
                 del self.wanted[wanted]
                 continue
@@ -132,7 +131,7 @@ class Holes:
                 continue
             stream = wanted.stream.stream
             outbox = context.state.outbox
-            told = max(session.told.get(stream, 0), outbox.taken_upto(wanted.stream))
+            told = max(session.told[stream], outbox.taken_upto(wanted.stream))
             if told < outbox.last(wanted.stream):
                 # The source has not heard yet that these parts did not arrive.
                 continue
@@ -148,23 +147,28 @@ class Holes:
         for wanted in list(self.wanted):
             if wanted.stream != StreamKey(session.peer_id, head.stream):
                 continue
-            queue = context.state.queues.get(wanted.queue)
-            assembly = queue.parts.get(wanted.key) if queue is not None else None
-            if queue is None or assembly is None or wanted.key.sequence != head.sequence:
+            assembly = self._assembly_of(wanted)
+            if assembly is None or wanted.key.sequence != head.sequence:
                 continue
             if _meet(lacking(assembly), head.gone):
-                assembly.refused = _GONE
-                context.follow_up.touch(queue)
+                self._give_up(wanted, assembly, _GONE)
 
     def give_up_those_of(self, stream: StreamKey) -> None:
         """A stream has ended: nothing that is lacking comes by it any more."""
-        context = self.context
         for wanted in [each for each in self.wanted if each.stream == stream]:
-            queue = context.state.queues.get(wanted.queue)
-            assembly = queue.parts.get(wanted.key) if queue is not None else None
-            if queue is not None and assembly is not None:
-                assembly.refused = _DELETED
-                context.follow_up.touch(queue)
+            assembly = self._assembly_of(wanted)
+            if assembly is not None:
+                self._give_up(wanted, assembly, _DELETED)
+
+    def _assembly_of(self, wanted: WantedRepair) -> Assembly | None:
+        """What is there of the large message; None if it has left its queue, or that is deleted."""
+        queue = self.context.state.queues.get(wanted.queue)
+        return queue.parts.get(wanted.key) if queue is not None else None
+
+    def _give_up(self, wanted: WantedRepair, assembly: Assembly, why: str) -> None:
+        """Have those that wait for the large message told that a part of it does not come."""
+        assembly.refused = why
+        self.context.follow_up.touch(self.context.state.queues.numbered(wanted.queue))
 
 
 class Repairs:
@@ -352,7 +356,7 @@ def _on_their_way(
         looked_at += 1 + part_count_in(run)
         for packed in entries_in(run) if part_count_in(run) else ():
             entry = unpack(packed)
-            if entry.part != Part.PLAIN and entry.message_class == MessageClass.NORMAL:
+            if entry.part != Part.PLAIN:
                 seen = part_seen(context.store, entry)
                 if seen.key == key:
                     found.add(seen.name)

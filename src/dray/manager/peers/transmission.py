@@ -9,7 +9,7 @@ from dray.delivery.events import PassOver, Transmit
 from dray.manager.change import only_intact, record_of
 from dray.manager.context import MICROSECONDS, Context
 from dray.manager.disk import stream_bodies_in, stream_envelopes_in
-from dray.manager.entries import entries_in, lookup_id_of, positions_in, unpack
+from dray.manager.entries import entries_in, positions_in, unpack
 from dray.manager.events import Body
 from dray.manager.queue import StoredQueue, is_sent_ahead, taken_from_ahead
 from dray.wire.peer_frames import Data, Going, Passed, TruncatedTransaction
@@ -23,7 +23,8 @@ def data(
     One, but for messages whose records were sent ahead of their commit: frames of these have none.
     With `check` every record is read first, since the peer has refused something.
     """
-    packed = _still_there(queue, effect.lookup_ids)
+    # They follow each other in the queue.
+    packed = queue.index.between(effect.lookup_ids[0] - 1, effect.lookup_ids[-1])
     if check:
         packed = b"".join(only_intact(context, queue, entries_in(packed)))
         if not packed:
@@ -88,14 +89,4 @@ def _left_us(context: Context, packed: bytes) -> tuple[int, int]:
         return left_us, -1
     reach = properties.time_to_reach_queue
     shorter = received if reach is None else min(received, reach)
-    used_us = int(shorter * MICROSECONDS) - left_us
-    return left_us, max(0, int(received * MICROSECONDS) - used_us)
-
-
-def _still_there(queue: StoredQueue, lookup_ids: list[int]) -> bytes:
-    """The packed entries at positions, which are in order; those that have left are left out."""
-    packed = queue.index.between(lookup_ids[0] - 1, lookup_ids[-1])
-    if list(positions_in(packed)) == lookup_ids:
-        return packed
-    wanted = set(lookup_ids)
-    return b"".join([each for each in entries_in(packed) if lookup_id_of(each) in wanted])
+    return left_us, left_us + int(received * MICROSECONDS) - int(shorter * MICROSECONDS)

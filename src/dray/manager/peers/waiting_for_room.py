@@ -97,8 +97,8 @@ class WaitingForRoom:
         self._seen = (used, limit)
         if not came:
             return
-        enough = 0 if limit is None else limit // _QUOTA_SHARE
         for key, each in list(self.for_quota.items()):
+            enough = each.first if limit is None else limit // _QUOTA_SHARE
             if self._ledger.has_account_room(each.queue, max(each.first, min(each.rest, enough))):
                 del self.for_quota[key]
                 yield each

@@ -265,6 +265,7 @@ def test_a_copy_of_the_store_is_told_by_its_key_and_its_incarnation(driver: Mana
 
 
 def test_the_managers_own_hello_that_comes_back_is_no_copy(driver: ManagerDriver):
+    driver.crash()
     kinds(driver)
     assert Forger(driver, driver.manager.hello(PEER)).ended
     assert kinds(driver) == []

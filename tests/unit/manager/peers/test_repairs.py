@@ -285,31 +285,43 @@ def test_asking_twice_sends_nothing_twice(pair: Pair) -> None:
     assert queue.message_count == 7
 
 
-def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> None:
-    """Sent and received here: a part that expired with a wish for dead letters is there."""
+def send_here_and_let_a_part_expire(pair: Pair) -> Caller:
+    """Sent and received by the same manager: the last fragment expires with a wish to be kept."""
     driver = pair.net["d"]
     caller = driver.session()
     heavy, transaction = caller.open("heavy"), caller.number_for()
     options = {"transaction": transaction, "guarded": False}
     (sequence,) = caller.send(heavy, Message(), marks=(PartMark(Part.HEADER),), **options)
+    timed = {"time_to_be_received": 5.0, "use_dead_letter_queue": True, "destination": "heavy"}
     for number in (1, 2):
-        timed = {
-            "time_to_be_received": 5.0,
-            "use_dead_letter_queue": True,
-            "destination": "heavy",
-        }
-        incarnations = timed if number == 2 else {}
-        fragment = Message(body=bytes([number]), app_specific=number, **incarnations)
+        more = timed if number == 2 else {}
+        fragment = Message(body=bytes([number]), app_specific=number, **more)
         mark = PartMark(Part.FRAGMENT, sequence)
         caller.send(heavy, fragment, marks=(mark,), **options)
     mark = PartMark(Part.TRAILER, sequence, 2)
     caller.send(heavy, Message(), marks=(mark,), **options)
     caller.commit(transaction, 4)
     driver.advance(10)
+    return caller
+
+
+def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> None:
+    caller = send_here_and_let_a_part_expire(pair)
     request = pair.receive(caller, timeout=0.0)
     (found,) = [each.head for each in caller.answers(request)]
     assert isinstance(found, large_frames.LargeFound)
     assert len(found.parts) == 2
+
+
+def test_a_message_of_this_manager_whose_copies_find_no_room_is_told_to_the_operator(
+    pair: Pair,
+) -> None:
+    caller, driver = send_here_and_let_a_part_expire(pair), pair.net["d"]
+    caller.call(queue_frames.SetQuota("heavy", 100, None))
+    driver.manager.notices()
+    pair.receive(caller, timeout=0.0)
+    (told,) = repair_waits(driver)
+    assert told.startswith("heavy: missing parts of a large message cannot be sent again yet")
 
 
 def test_a_peer_may_only_ask_about_its_own_stream(pair: Pair) -> None:
@@ -339,9 +351,18 @@ def repaired_for(
 
 def test_ranges_that_overlap_are_looked_for_as_one(pair: Pair) -> None:
     pair.send_with_hole()
-    overlapping = [[1, 2], [5, 9], [6, 7], [8, 12]]
+    overlapping = [[1, 2], [5, 9], [6, 7], [8, 12], [12, 14]]
     gone = repaired_for(pair, pair.leading, 1, missing=overlapping)
-    assert gone == [[1, 2], [5, 12]]
+    assert gone == [[1, 2], [5, 14]]
+
+
+@pytest.mark.parametrize("missing", [[[8, 9]], [[1, 2], [8, 9]]])
+def test_copies_of_parts_that_nobody_lacks_stay_where_they_are(
+    pair: Pair, missing: Missing
+) -> None:
+    sequence = pair.send_with_hole()
+    assert repaired_for(pair, pair.leading, sequence, missing=missing) == missing
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
 
 
 @pytest.mark.parametrize("where", ["another queue of its own", "another peer", "its own"])
@@ -365,7 +386,7 @@ def test_who_knows_a_sequence_id_gets_only_what_was_sent_to_its_queue(
         assert gone == ["header", [1, 9], "trailer"]
 
 
-@pytest.mark.parametrize("destination", ["", "no such name;;", address("d", "another")])
+@pytest.mark.parametrize("destination", ["", "no such name;;", "a/b:c", address("d", "another")])
 def test_a_copy_that_does_not_say_so_is_not_sent_again(pair: Pair, destination: str) -> None:
     sequence = pair.send_with_hole(destination=destination)
     repaired_for(pair, pair.leading, sequence)
@@ -473,7 +494,10 @@ def test_a_source_has_its_share_of_the_repairs_and_others_are_asked(tmp_path, mo
     assert [each.stream.source for each in wanted] == [net[each].manager_id for each in "aab"]
 
 
-def test_a_source_looks_at_a_page_of_parts_in_one_event_and_answers_at_the_end(pair: Pair) -> None:
+def test_a_source_looks_at_a_page_of_parts_in_one_event_and_answers_at_the_end(
+    pair: Pair, monkeypatch
+) -> None:
+    monkeypatch.setattr("dray.manager.peers.repairs.REPAIR_PARTS_A_TURN", 256 + 1)
     pair.net.block("a", "d")
     count = 1_200
     sequence = pair.send(count=count)
@@ -489,7 +513,7 @@ def test_a_source_looks_at_a_page_of_parts_in_one_event_and_answers_at_the_end(p
         assert source.manager.deadline() == source.now
         costs.of("goes on", lambda: source.turn(Tick()))
     assert gone_by(source) == [[[count + 1, count + 1]]]
-    assert costs.events == 5, "pages of 256 parts, one in each event"
+    assert costs.events == 5, "the page itself and its 256 parts are as much as one event does"
     assert costs.most < 256 * LINES_OF_A_PART
 
 
@@ -641,6 +665,60 @@ def test_a_hole_of_a_message_that_was_sent_here_is_told_with_the_reason(pair: Pa
     request = pair.receive(caller, timeout=0.0)
     (failed,) = [each.head for each in caller.answers(request)]
     assert "it could not be repaired: its sender did not ask for that" in failed.sentence
+
+
+def test_a_hole_of_a_forwarded_message_is_told_with_the_reason(tmp_path: Path) -> None:
+    net = Net(tmp_path, "abd", {"a": {"d": "b"}})
+    net["d"].session().create("heavy")
+    net["d"].session().create("statusq")
+    pair = Pair(tmp_path, net)
+    pair.send_with_hole()
+    receiver = pair.destination
+    (failed,) = receiver.answers(pair.receive(receiver))
+    assert "it came through another queue manager" in failed.head.sentence
+
+
+def test_the_answer_of_one_source_gives_up_no_hole_of_another(tmp_path: Path) -> None:
+    """Each of them numbers its large messages by itself."""
+    net = Net(tmp_path, "abd")
+    net["d"].session().create("heavy")
+    net["d"].session().create("statusq")
+    away, here = Pair(tmp_path, net, "a"), Pair(tmp_path, net, "b")
+    sequence = away.send_with_hole()
+    used = here.destination.call(queue_frames.DescribeQueue("heavy")).info.byte_count
+    assert here.send_with_hole(used + 3_500) == sequence
+    net.block("a", "d")
+    source = here.source
+    source.call(queue_frames.PurgeQueue(source.open("system$;deadxact")))
+    waits, told = net["d"].session(), net["d"].session()
+    away.receive(waits, sequence=sequence)
+    (failed,) = answers_to(net, told, here.receive(told, sequence=sequence))
+    assert failed.error == "large-message-hole"
+    wanted = look_into(net["d"].manager).subjects.holes.wanted
+    assert [each.stream.source for each in wanted] == [net["a"].manager_id]
+
+
+def test_a_source_is_asked_for_parts_when_it_has_heard_of_all_that_were_refused(
+    pair: Pair, monkeypatch
+) -> None:
+    """Those that it has not heard of wait for word there, and are no dead letters yet."""
+    monkeypatch.setattr("dray.manager.peers.confirmations.CONFIRMATIONS_AHEAD_MAX", 1)
+    pair.destination.call(queue_frames.SetQuota("heavy", 3_500, None))
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.net, "deliver", lambda: None)
+        sequence = pair.send()
+    while not any(isinstance(head, peer_frames.Data) for _, _, head in pair.net.said):
+        assert pair.net.step()
+    pair.net.block("a", "d")
+    pair.destination.call(queue_frames.SetQuota("heavy", None, None))
+    caller = pair.destination
+    request = pair.receive(caller)
+    pair.net.unblock("a", "d")
+    pair.net["a"].advance(60)
+    assert_whole(caller, answers_to(pair.net, caller, request), sequence)
+    kinds = (peer_frames.Confirmations, peer_frames.RepairWanted)
+    said = [type(head) for _, _, head in pair.net.said if isinstance(head, kinds)]
+    assert said == [peer_frames.Confirmations] * 2 + [peer_frames.RepairWanted]
 
 
 def test_a_hole_of_a_stream_that_has_ended_is_told_with_the_reason(pair: Pair) -> None:
