@@ -448,6 +448,16 @@ def test_counts_that_cannot_be_end_the_connection_and_warn_of_nothing(
     assert all(line != ("a", "d") for line in net.lines.values())
 
 
+def test_as_many_counts_as_one_frame_may_have_are_heard(net: Net) -> None:
+    purge_one(net)
+    net.deliver()
+    warned(net)
+    counts = [peer_frames.EndCount(int(PURGED), 1)] * END_COUNTS_MAX
+    said = peer_frames.EndCounts(counts_said(net)[0].stream, counts)
+    net["a"].turn(LinkFrame(peer("d"), Frame(said, 0, memoryview(b""))))
+    assert warned(net) == {"ended-purged": END_COUNTS_MAX}
+
+
 @pytest.mark.parametrize("whose", ["nobody", "another manager", "a queue here"])
 def test_counts_of_a_stream_that_is_not_its_own_are_ignored(net: Net, whose: str) -> None:
     purge_one(net)
@@ -475,17 +485,32 @@ def test_a_manager_that_forwards_passes_counts_on_to_the_origin(tmp_path: Path) 
     assert warned(net, "a") == {"ended-purged": 1}
 
 
-def test_counts_go_round_no_circle_of_managers_for_ever(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hops", "told_on"), [(HOPS_MAX - 2, True), (HOPS_MAX - 1, False)])
+def test_counts_go_round_no_circle_of_managers_for_ever(
+    tmp_path: Path, hops: int, told_on: bool
+) -> None:
     net = Net(tmp_path, "abd", {"a": {"d": "b"}})
     net["d"].session().create("orders")
     purge_one(net)
     net.deliver()
     context = look_into(net["b"].manager)
     (told,) = [each for each in counts_said(net) if each.counts[0].origin]
-    last = peer_frames.EndCount(int(PURGED), 1, told.counts[0].origin, HOPS_MAX - 1)
+    last = peer_frames.EndCount(int(PURGED), 1, told.counts[0].origin, hops)
     far = Frame(peer_frames.EndCounts(told.stream, [last]), 0, memoryview(b""))
     net["b"].turn(LinkFrame(peer("d"), far))
-    assert context.untold_ends.deadline() is None
+    assert (context.untold_ends.deadline() is not None) == told_on
+
+
+def test_messages_that_a_hop_discards_are_told_to_the_operator_of_their_origin(
+    tmp_path: Path,
+) -> None:
+    run = Row(tmp_path, wish=None, routed=True)
+    forwarded(run)
+    between = run.net["b"]
+    look_into(between.manager).state.queues.named(run.sent_to).stream.divergence = (1, 1)
+    between.session().call(queue_frames.ResolveOutgoing(run.sent_to, discard=True))
+    run.net.advance(1.0)
+    assert warned(run.net) == {"ended-in-doubt": 1}
 
 
 def test_counts_that_wait_are_bounded_by_stream_and_kind() -> None:

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from dray.errors import Misuse
-from dray.manager.events import Answer
+from dray.manager.entries import number_of
+from dray.manager.events import Answer, LinkFrame
+from dray.manager.facts import StreamDiverged
+from dray.model.classes import MessageClass
 from dray.model.ids import Incarnation
 from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
 from dray.wire import peer_frames, queue_frames
+from dray.wire.stream import Frame
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
-from tests.unit.manager.peers.test_links import ADDRESS, Pair, bodies_at_destination
+from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, bodies_at_destination
 
 
 def send(pair: Pair, *bodies: bytes) -> None:
@@ -227,6 +232,45 @@ def test_the_earlier_of_two_copies_that_call_at_once_is_refused_with_a_word_at_b
     assert (answer.head.error, answer.head.question) == ("other-copy", 2)
     (told,) = driver.manager.notices()
     assert "two copies of its data directory run" in told.sentence
+
+
+@pytest.mark.parametrize(("asked", "warned"), [(0, ["other-copy"]), (-1, [])])
+def test_a_source_that_is_refused_for_a_copy_warns_unless_it_has_asked_again_since(
+    tmp_path: Path, asked: int, warned: list[str]
+) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"x")
+    while not any(isinstance(each, peer_frames.OpenStream) for each in pair.said):
+        pair.deliver(upto=1)
+    (question,) = (each for each in pair.said if isinstance(each, peer_frames.OpenStream))
+    pair.source.manager.notices()
+    number = question.question + asked
+    refusal = peer_frames.StreamRefused(question.stream, "other-copy", "stop one", question=number)
+    pair.source.turn(LinkFrame(PEER, Frame(refusal, 0, memoryview(b""))))
+    kinds = [each.kind for each in pair.source.manager.notices()]
+    assert [each for each in kinds if each == "other-copy"] == warned
+
+
+def test_a_peer_that_took_messages_of_a_copy_has_no_word_about_those_that_wait(
+    tmp_path: Path,
+) -> None:
+    pair = prepared(tmp_path)
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"waits", use_dead_letter_queue=True))
+    while not any(isinstance(each, peer_frames.Data) for each in pair.said):
+        pair.deliver(upto=1)
+    pair.cut()
+    inside = look_into(pair.source.manager)
+    queue = inside.state.queues.named(ADDRESS)
+    inside.record(StreamDiverged(queue.number, 1, 1, 1))
+    pair.source.store.sync()
+    (packed,) = queue.index.available()
+    full = int(MessageClass.NACK_Q_EXCEED_QUOTA)
+    word = [peer_frames.Confirmed(number_of(packed), full)]
+    said = peer_frames.Confirmations(queue.number, 1, word)
+    pair.source.turn(LinkFrame(PEER, Frame(said, 0, memoryview(b""))))
+    assert state_of_outgoing_queue(pair) == ("diverged", 1)
+    assert caller.what_is_in("system$;deadxact") == ([], [])
 
 
 @pytest.mark.parametrize("frame", [peer_frames.Data, peer_frames.Passed])

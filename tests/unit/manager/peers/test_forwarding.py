@@ -199,6 +199,18 @@ def test_the_time_to_reach_the_queue_counts_down_over_hops_whatever_the_clocks_s
         receiver.receive(orders)
 
 
+def test_a_message_whose_time_ends_as_it_is_sent_has_no_time_left_there(net: Net) -> None:
+    caller = net["a"].session()
+    timed = {"time_to_reach_queue": 5.0, "time_to_be_received": 5.0}
+    caller.send(caller.open(ORDERS), Message(**timed))
+    while not any(isinstance(head, peer_frames.OpenStream) for _, _, head in net.said):
+        assert net.step()
+    net["a"].now += 10.0
+    net.deliver()
+    (sent, *_) = [head for _, _, head in net.said if isinstance(head, peer_frames.Data)]
+    assert [(each.reaching_us, each.remaining_us) for each in sent.envelopes] == [(0, 0)]
+
+
 def test_what_expires_at_a_hop_is_dead_lettered_at_the_origin(net: Net) -> None:
     caller = net["a"].session()
     net.block("b", "c")

@@ -173,6 +173,19 @@ class TestAPersonDecides:
         assert pair.line == line
         assert bodies_at_destination(pair) == [b"first", b"second"]
 
+    @pytest.mark.parametrize(("letter", "caller"), [("c", "cert:depot"), ("d", "")])
+    def test_the_certificate_of_a_manager_that_has_answered_is_known_when_it_is_accepted(
+        self, pair: Pair, tmp_path: Path, letter: str, caller: str
+    ) -> None:
+        """Another one, which has not answered yet, shows its own when it does."""
+        exchanged(pair, b"first")
+        pair.shown = "cert:depot"
+        pair.destination = ManagerDriver(tmp_path / "c", "c")
+        exchanged(pair, b"second")
+        pair.source.session().call(queue_frames.AcceptPeer(AT, id_named(letter)))
+        known = look_into(pair.source.manager).state.identity.peers[PEER]
+        assert (known.manager_id, known.caller) == (id_named(letter), caller)
+
     @pytest.mark.parametrize(
         "decision", [queue_frames.ForgetPeer(AT), queue_frames.AcceptPeer(AT, id_named("b"))]
     )
@@ -237,6 +250,19 @@ class TestOwnWords:
         exchanged(pair, b"new")
         assert born(pair.destination) == before
         assert warnings(pair.destination) == ["older-copy"]
+
+    def test_a_store_that_was_put_back_renews_its_births_later_than_the_lost_one_did(
+        self, pair: Pair, tmp_path: Path
+    ) -> None:
+        """Also by a clock that is behind, so that it does so once."""
+        back_up(pair.destination, tmp_path / "copy")
+        restored_us = int((pair.destination.now + 3_600) * 1_000_000)
+        look_into(pair.destination.manager).record(Restored(0, restored_us))
+        pair.destination.store.sync()
+        exchanged(pair, b"lost")
+        restore(pair.destination, tmp_path / "copy")
+        exchanged(pair)
+        assert look_into(pair.destination.manager).state.identity.restored_us > restored_us
 
     def test_a_store_that_was_put_back_finds_out_though_nothing_of_a_stream_is_lost(
         self, pair: Pair, tmp_path: Path

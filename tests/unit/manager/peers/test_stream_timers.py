@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.manager.events import LinkDown
+from dray.machine import Tick
+from dray.manager.events import Dial, LinkDown
 from dray.model.message import Message
 from dray.wire import queue_frames
 from tests.inspection import look_into
@@ -44,3 +45,14 @@ def test_a_stream_is_due_when_it_wants_to_send_again_and_not_after_its_queue_is_
     pair.source.session().call(queue_frames.DeleteQueue(ADDRESS))
     pair.source.advance(at - pair.source.now)
     assert pair.source.manager.deadline() != at
+
+
+def test_a_peer_that_is_down_is_dialled_at_the_time_at_which_a_manager_asks_to_be_called(
+    pair: Pair,
+) -> None:
+    sent(pair)
+    pair.source.turn(LinkDown(PEER, "cut"))
+    at = pair.source.manager.deadline()
+    assert at is not None
+    pair.source.now = at
+    assert pair.source.turn(Tick()) == [Dial(PEER)]

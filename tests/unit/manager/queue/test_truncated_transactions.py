@@ -142,6 +142,25 @@ def test_who_waits_behind_a_hop_hears_of_the_end_though_others_come_behind_it(
     assert (is_open(net), is_open(net, "b"), kept(net)) == (False, False, 0)
 
 
+def test_an_end_is_told_with_the_first_message_behind_it_and_not_again_with_later_ones(
+    net: Net,
+) -> None:
+    two_of_three_arrive(net)
+    expire_before_another(net)
+    net.unblock("b", "c")
+    net["b"].advance(31.0)
+    net.said.clear()
+    while not told(net):
+        assert net.step()
+    send(net, "d", Message(body=b"y"))
+    frames = [head for _, _, head in net.said if isinstance(head, peer_frames.Data)]
+    while net._carry("d") + net._carry("b"):
+        pass
+    later = [head for _, _, head in net.said if isinstance(head, peer_frames.Data)][len(frames) :]
+    assert len(later) == 2, "from its origin, and from the hop"
+    assert len(told(net)) == 1
+
+
 def test_a_request_that_waits_is_answered_by_it(net: Net) -> None:
     receiver = two_of_three_arrive(net)
     orders = receiver.open("orders")
