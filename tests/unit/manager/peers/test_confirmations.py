@@ -100,7 +100,9 @@ def test_no_more_word_is_told_ahead_of_what_a_source_took_than_the_bound(
 
     def told(head: Head, body: bytes = b"") -> list[int]:
         """The numbers of the messages of which something is told in answer to a frame."""
-        said = [each for each in source.say(head, body) if isinstance(each, peer_frames.Confirmations)]
+        said = [
+            each for each in source.say(head, body) if isinstance(each, peer_frames.Confirmations)
+        ]
         return [each.number for head in said for each in head.confirmations]
 
     def data(*numbers: int) -> tuple[Head, bytes]:
