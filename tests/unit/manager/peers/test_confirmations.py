@@ -1,4 +1,4 @@
-"""Order acks and word of messages are noted in facts that the log has room for, and told bounded."""
+"""Order acks and word of messages: noted in facts that the log has room for, told with a bound."""
 
 from __future__ import annotations
 
