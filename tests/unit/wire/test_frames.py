@@ -249,6 +249,10 @@ def test_a_value_that_has_no_place_in_a_frame_is_the_callers_mistake(head, why):
     assert raised.value.argument == type(head).__name__
 
 
+def test_a_frame_of_no_request_has_the_id_0():
+    assert read_frame_header(encode_frame(OpenQueue("orders"))).request_id == 0
+
+
 def test_a_head_of_a_wrong_type_is_refused_before_the_other_end_sees_it():
     good, wrong = OpenQueue("orders"), OpenQueue(7)
     check_values(good, encode_frame(good))
