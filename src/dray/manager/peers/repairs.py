@@ -161,7 +161,7 @@ class Holes:
                 self._give_up(wanted, assembly, _DELETED)
 
     def _assembly_of(self, wanted: WantedRepair) -> Assembly | None:
-        """What is there of the large message; None if it has left its queue, or that is deleted."""
+        """The large message as far as it is here; None if it or its queue is gone."""
         queue = self.context.state.queues.get(wanted.queue)
         return queue.parts.get(wanted.key) if queue is not None else None
 
