@@ -202,6 +202,20 @@ def test_leases_and_transactions_of_a_caller_are_bounded(client, queue, server):
             assert many.post(f"{each.headers['location']}/abort").status_code == 204
 
 
+def test_waiting_receives_of_a_caller_are_bounded_and_refused_quietly(queue, server):
+    host, _, port = server.base.removeprefix("http://").partition(":")
+    with server.caller("patient") as patient, ExitStack() as stack:
+        receive = f"/v1/queues/{queue}/receive"
+        lines = "Host: x", f"Authorization: Bearer {patient.token}", "Content-Length: 0", "", ""
+        for _ in range(64):
+            wire = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            wire.sendall("\r\n".join((f"POST {receive}?wait=30 HTTP/1.1", *lines)).encode())
+        while (refused := patient.post(f"{receive}?wait=0")).status_code == 204:
+            pass
+        assert (refused.status_code, refused.json()["code"]) == (429, "too-many-waits")
+    assert "never awaited" not in server.log.read_text()
+
+
 def test_settles_at_once_receive_once(client, queue):
     client.post(f"/v1/queues/{queue}/messages", content=b"x")
     lease = client.post(f"/v1/queues/{queue}/receive?wait=10").headers["location"]

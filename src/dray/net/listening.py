@@ -41,7 +41,11 @@ def listening_socket(goal: tuple[str, int] | Path) -> socket.socket:
         if isinstance(goal, Path):
             return _unix_socket(goal)
         family = socket.AF_INET6 if ":" in goal[0] else socket.AF_INET
-        return socket.create_server(goal, family=family, backlog=_BACKLOG)
+        listening = socket.create_server(goal, family=family, backlog=_BACKLOG)
+        # Accepted connections have it from here: an answer in two pieces would wait 40 ms for the
+        # client's acknowledgment of the first.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         where = goal if isinstance(goal, Path) else f"{goal[0]}:{goal[1]}"
         raise AddressInUse(

@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -129,14 +130,14 @@ async def receive(call: Call) -> Response:
             429, "too-many-leases", f"this caller holds {LEASES_MAX} leases; settle some of them"
         )
     queue = caller.manager.queue(call.named("queue"))
-    taking = _take(queue, held, kind, wait_s)
+    take = partial(_take, queue, held, kind, wait_s)
     with caller.wait():
         try:
             if held is None:
-                lease = await unless_hung_up(call.request.receive, taking)
+                lease = await unless_hung_up(call.request.receive, take())
             else:
                 async with caller.transactions.used(held):
-                    lease = await unless_hung_up(call.request.receive, taking)
+                    lease = await unless_hung_up(call.request.receive, take())
         except ReceiveTimeout:
             return nothing()
     if held is None:
