@@ -15,9 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import dray
 from dray.client.connections.address import parse_address
-from dray.metrics.collector import MANAGER_INFO, OF_A_QUEUE, OF_THE_MANAGER, QUEUE_STATE
+from dray.metrics.collector import (
+    MANAGER_INFO,
+    OF_A_QUEUE,
+    OF_THE_MANAGER,
+    QUEUE_STATE,
+    exposition,
+)
 from dray.metrics.http import MetricsServer
 from dray.testing.processes import ManagerProcess
+from tests.cost import Costs
 from tests.integration.commands import until
 
 pytestmark = pytest.mark.slow
@@ -90,6 +97,17 @@ def test_every_metric_of_the_table_is_served_and_no_other(manager, port):
     # A journal without a limit has no quota to tell.
     assert names | {MANAGER_INFO, QUEUE_STATE} >= families
     assert families >= {each.name.removesuffix("_total") for each in OF_A_QUEUE}
+
+
+def test_what_the_metrics_of_one_more_queue_cost_is_a_hundred_lines_of_python_at_most(manager):
+    info, queues = manager.info(), manager.queues()
+
+    def lines_for(times):
+        costs = Costs()
+        costs.of("a text", lambda: exposition(info, queues * times))
+        return costs.most
+
+    assert lines_for(11) - lines_for(1) <= 100 * 10 * len(queues)
 
 
 def test_health_and_readiness_are_good_while_it_works(manager, port):
