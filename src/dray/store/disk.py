@@ -28,6 +28,8 @@ ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
 LOCK_NAME: Final = "lock"
 FOLDER_NAME: Final = "storage"
+SUB_FOLDERS: Final = ("lqs", "quarantine")
+"""For the files of queues, and for those that are none of ours."""
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 NO_ACCESS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})

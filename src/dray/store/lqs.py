@@ -38,10 +38,9 @@ from crc32c import crc32c
 from dray.errors import InvalidConfiguration, StoreError, StoreFull
 from dray.model.limits import LABEL_CHARACTERS_MAX
 from dray.model.words import size_in_bytes
-from dray.store.disk import Disk, ReadableDisk
+from dray.store.disk import SUB_FOLDERS, Disk, ReadableDisk
 
-FOLDER: Final = "lqs"
-QUARANTINE: Final = "quarantine"
+FOLDER, QUARANTINE = SUB_FOLDERS
 FILE_BYTES_MAX: Final = 64 << 10
 """A label of 249 characters and a name of 124 come to 2 KB; a larger file is none of ours, and the
 original crashed on one (semantics 3.2)."""

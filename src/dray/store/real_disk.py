@@ -21,13 +21,13 @@ from dray.store.disk import (
     LOCK_NAME,
     LOOK_AT_THE_DISK,
     NO_DESCRIPTORS,
+    SUB_FOLDERS,
     ReadableBuffer,
     translated,
     translation,
     unreadable,
 )
 from dray.store.location import check_location
-from dray.store.lqs import FOLDER, QUARANTINE
 
 _PID_CHARACTERS: Final = 31
 
@@ -301,7 +301,7 @@ class RealDisk(StoreFolder):
     def _check_folders(self) -> None:
         """Refuse now what would end the first request that makes a file in one of the folders."""
         effective = os.access in os.supports_effective_ids
-        for folder in (self._folder, self._folder / FOLDER, self._folder / QUARANTINE):
+        for folder in (self._folder, *(self._folder / each for each in SUB_FOLDERS)):
             wanted = os.W_OK | os.X_OK
             if folder.is_dir() and not os.access(folder, wanted, effective_ids=effective):
                 raise self._unusable(
