@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blake3 import blake3
 
 from dray.client.awaited.unreadable import Unreadable
+from dray.client.calls.handlers import check_takes_both, refuse_coroutine_function
 from dray.client.calls.public_calls import checked
 from dray.client.calls.requests import ANSWER_GRACE_S
 from dray.client.connections.threads import run
@@ -75,6 +76,9 @@ def settling(write: Write) -> Callable[[DataFrame, int], None]:
     Raises `BatchMismatch` for a batch that was settled over another range, and
     `InvalidConfiguration` if the query does not read from `format("dray")`, or on Spark Connect.
     """
+    # What it does not write would be settled all the same, and be lost.
+    check_takes_both(write, "write", "rows and the id of their batch")
+    refuse_coroutine_function(write, "write")
 
     @told_briefly()
     def write_and_settle(rows: DataFrame, batch_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Whether a handler of messages can handle any."""
+"""Whether a function that is called with what was received can do anything with it."""
 
 from __future__ import annotations
 
@@ -22,29 +22,43 @@ class KnownHandler:
         """
         code = getattr(handler, "__code__", handler)
         if code is not self._known:
-            _check(handler)
+            check_takes_both(handler, "handler", "a message and its transaction")
             self._known = code
 
 
-def _check(handler: Any) -> None:  # noqa: ANN401 - anything that can be called
+def check_takes_both(function: Any, argument: str, both: str) -> None:  # noqa: ANN401 - any callable
+    """Raise `InvalidArgument` unless a call of `function` with two arguments can do something.
+
+    `argument` names it in the error, `both` what it is called with.
+    """
     import inspect
 
-    name = getattr(handler, "__qualname__", repr(handler))
-    called = type(handler).__call__ if not hasattr(handler, "__code__") else handler
-    if any(map(inspect.isgeneratorfunction, (handler, called))) or any(
-        map(inspect.isasyncgenfunction, (handler, called))
-    ):
+    name = getattr(function, "__qualname__", repr(function))
+    called = function if hasattr(function, "__code__") else type(function).__call__
+    looks = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(look(each) for look in looks for each in (function, called)):
         raise InvalidArgument(
-            f"handler: {name} is a generator function, and a call of it does nothing; write it"
+            f"{argument}: {name} is a generator function, and a call of it does nothing; write it"
             " without yield",
-            argument="handler",
+            argument=argument,
         )
     try:
-        inspect.signature(handler).bind(None, None)
+        inspect.signature(function).bind(None, None)
     except ValueError:
         return  # A function of another language does not tell what it takes.
     except TypeError as error:
         raise InvalidArgument(
-            f"handler: {name} cannot be called with a message and its transaction: {error}",
-            argument="handler",
+            f"{argument}: {name} cannot be called with {both}: {error}", argument=argument
         ) from error
+
+
+def refuse_coroutine_function(function: Any, argument: str) -> None:  # noqa: ANN401 - any callable
+    """Raise `InvalidArgument` for a function of which nobody would await the calls."""
+    import inspect
+
+    if inspect.iscoroutinefunction(function):
+        raise InvalidArgument(
+            f"{argument}: {function.__qualname__} is a coroutine function, and nobody awaits it"
+            " here; write it with def",
+            argument=argument,
+        )
