@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 import dray
+from dray.cli.program import run
 from dray.large.digests import DIGESTS
 from dray.model.transfer import TransferState
 from dray.testing.processes import ManagerProcess
@@ -124,6 +125,13 @@ def test_nobody_asks_and_the_command_says_so_in_one_line(stage):
     assert status == 54
     assert err.startswith("dray: transfer-timeout: no consumer asked for ")
     assert len(err.splitlines()) == 1
+
+
+def test_an_accept_without_an_offer_says_what_it_waits_for(stage, monkeypatch, capsys):
+    monkeypatch.setattr("dray.cli.commands.transfer.SAID_AFTER_S", 0.01)
+    status = run(["--url", stage.url, "transfer", "accept", "reports", "--timeout", "0.02"])
+    assert status == dray.ReceiveTimeout.exit_status
+    assert "dray: waiting for an offer in 'reports'" in capsys.readouterr().err
 
 
 def test_a_running_transfer_is_suspended_resumed_and_cancelled_from_another_terminal(stage):
