@@ -133,11 +133,7 @@ class Server:
             self._close_listeners()
             self._store.close()
             raise
-        backlog = DiskBacklog(
-            lambda: self._store.unsynced_bytes,
-            loop.call_soon,
-            lambda: self._store.queue_files_unwritten,
-        )
+        backlog = _backlog_of(self._store, loop)
         self._around = Surroundings(loop, self._store, backlog, self._notices)
         self.turns = Turns(
             loop, self._store, self._manager, clock=clock, performer=self, backlog=backlog
@@ -432,3 +428,9 @@ class Server:
     def _close_listeners(self) -> None:
         while self._listeners:
             self._listeners.pop().close()
+
+
+def _backlog_of(store: Store, loop: asyncio.AbstractEventLoop) -> DiskBacklog:
+    return DiskBacklog(
+        lambda: store.unsynced_bytes, loop.call_soon, lambda: store.queue_files_unwritten
+    )

@@ -76,7 +76,7 @@ def settling(write: Write) -> Callable[[DataFrame, int], None]:
     Raises `BatchMismatch` for a batch that was settled over another range, and
     `InvalidConfiguration` if the query does not read from `format("dray")`, or on Spark Connect.
     """
-    # What it does not write would be settled all the same, and be lost.
+    # Rows that it does not write would be settled all the same, and be lost.
     check_takes_both(write, "write", "rows and the id of their batch")
     refuse_coroutine_function(write, "write")
 

@@ -80,7 +80,7 @@ def test_a_command_that_would_end_at_once_has_no_unit(unit, monkeypatch):
     ("where", "shown"),
     [
         ("/opt/dray", ("yes", ["yes"])),
-        ("/home/ada", ("read-only", ["yes"])),
+        ("/run/user/7", ("read-only", ["yes"])),
         ("/var/tmp/x", ("yes", [])),  # noqa: S108 - nothing is made there
     ],
 )

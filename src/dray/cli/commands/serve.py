@@ -168,7 +168,7 @@ def options_of(
     console_also: tuple[str, ...],
     **options: Any,  # noqa: ANN401 - the options of `ServeOptions`
 ) -> ServeOptions:
-    """What the parameters of the command ask for; raises `InvalidConfiguration`."""
+    """Give the options that the parameters ask for; raises `InvalidConfiguration`."""
     from dray.daemon.config import read_options
 
     return read_options(config, console_also=console_also or None, **options).accepting(peers)

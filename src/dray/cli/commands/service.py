@@ -110,7 +110,7 @@ def print_unit(
 
 
 class Service(NamedTuple):
-    """What a unit is about."""
+    """A service, as its unit describes it."""
 
     kind: str
     account: str
@@ -120,7 +120,7 @@ class Service(NamedTuple):
     writes: Sequence[Path]
     """The directories in which it writes, whole and each once."""
     reads: Sequence[Path]
-    """What it cannot do without and only reads."""
+    """Files and directories that it only reads, and cannot do without."""
 
 
 def _unit(service: Service) -> str:
@@ -261,7 +261,7 @@ def _start(account: str, relative: Sequence[Path]) -> Path:
 
 
 def _to_do(service: Service) -> Iterable[str]:
-    """What a unit rests on and is not there yet."""
+    """Sentences about accounts and directories that the unit needs and that are not there yet."""
     if _identity(service.account) is None:
         yield f"create the account {service.account}"
     for place in service.writes:

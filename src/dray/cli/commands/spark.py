@@ -11,7 +11,6 @@ from dray.cli.option_types import Seconds, Size
 from dray.cli.output import print_json, print_record, printable
 from dray.cli.progress import progress
 from dray.cli.settings import CommandGroup, Settings, takes_json, takes_url_and_json
-from dray.cli.spark_extra import require_spark
 from dray.errors import InvalidConfiguration, StoreCorrupt
 from dray.model.words import counted, human_size, size_in_bytes
 
@@ -243,3 +242,15 @@ def _print(summary: LandingSummary) -> None:
         click.echo(f"unreadable  {printable(sentence)}")
     for sentence in summary.left:
         click.echo(f"left  {printable(sentence)}")
+
+
+def require_spark() -> None:
+    """Raise `InvalidConfiguration`, with what to do, where the extra is not installed."""
+    try:
+        import dray.spark  # noqa: F401 - it needs the packages of the extra
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("dray"):
+            raise
+        raise InvalidConfiguration(
+            f"{error.name} is not installed; `pip install 'dray[spark]'` brings Spark"
+        ) from error

@@ -19,7 +19,7 @@ QUERIES: Final = {
     ),
     "/v1/outcome": (("id", {"type": "string"}, "A transaction id."),),
 }
-"""What may stand behind the question mark, by route."""
+"""Parameters that a request may have behind the question mark, by route."""
 _HEADERS: Final = {
     ("POST", "/v1/queues/{queue}/messages"): (
         ("Idempotency-Key", "Makes the request safe to repeat; another body under it is 422."),

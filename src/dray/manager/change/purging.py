@@ -54,8 +54,8 @@ def cut_into_portions(
     queue: StoredQueue,
     lookup_ids: list[int],
     *,
-    held: bool,
-    always_told: bool,
+    held: bool = False,
+    always_told: bool = False,
 ) -> Iterator[list[int]]:
     """Cut positions into what one fact each can tell of, leaving out what has gone by then.
 

@@ -23,10 +23,10 @@ from dray.cli.commands.demo.report import Report
 from dray.cli.commands.demo.sending import DemoFile, Sender, SentFile, find_origins, in_transactions
 from dray.cli.commands.demo.spark_job import AuditTold, JobOrder
 from dray.cli.commands.demo.verdict import judge, judge_audit, judge_chain, read_rows
+from dray.cli.commands.spark import require_spark
 from dray.cli.output import print_json
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_json
-from dray.cli.spark_extra import require_spark
 from dray.errors import DrayError, InvalidConfiguration
 from dray.folders.placing import directory
 from dray.model.words import counted
