@@ -275,7 +275,8 @@ class QueueFiles:
         self._lock = threading.Lock()
         # Held while the disk is at work; stating a change never waits for that.
         self._flushing = threading.Lock()
-        self._stated = 0
+        self.stated = 0
+        """How many changes were stated so far."""
         self._waiting: dict[str, _QueueFileChange] = {}
         self.refused: StoreFull | None = None
         """Why the last flush left something waiting."""
@@ -293,12 +294,7 @@ class QueueFiles:
     @property
     def captured(self) -> int:
         """The number to flush up to, so that all stated facts are written; 0 if nothing waits."""
-        return self._stated if self._waiting else 0
-
-    @property
-    def stated(self) -> int:
-        """How many changes were stated so far."""
-        return self._stated
+        return self.stated if self._waiting else 0
 
     @property
     def unwritten(self) -> int:
@@ -328,10 +324,10 @@ class QueueFiles:
 
     def _state(self, name: str, image: bytes | None) -> None:
         with self._lock:
-            self._stated += 1
+            self.stated += 1
             # Only the last word on a name counts, also when a full disk has kept others waiting.
             self._waiting.pop(name, None)
-            self._waiting[name] = _QueueFileChange(self._stated, name, image)
+            self._waiting[name] = _QueueFileChange(self.stated, name, image)
 
     def _make(self, change: _QueueFileChange) -> None:
         if change.image is not None:

@@ -243,11 +243,6 @@ class Store:
         return self._heap.unsynced_bytes
 
     @property
-    def queue_files_stated(self) -> int:
-        """Changes of queues' files that were stated so far."""
-        return 0 if self.queue_files is None else self.queue_files.stated
-
-    @property
     def queue_files_unwritten(self) -> int:
         """Files of queues that the next syncs write."""
         return 0 if self.queue_files is None else self.queue_files.unwritten

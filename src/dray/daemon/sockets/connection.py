@@ -293,7 +293,7 @@ class FrameConnection:
 
     def _pass_in_time(self, frames: list[Frame]) -> None:
         """Pass frames on; those beyond the other end's share of time wait for another round."""
-        caller, times, store = self.caller, self._around.times, self._around.heap
+        caller, times, files = self.caller, self._around.times, self._around.heap.queue_files
         place = "" if caller is not None and caller.owner else self.place or self._dialled
         if place and frames:
             times.begin()
@@ -303,11 +303,12 @@ class FrameConnection:
             if place and times.is_spent(place):
                 self._later = frames[at:]
                 return
-            begun, stated = self._loop.time() if place else 0.0, store.queue_files_stated
+            begun = self._loop.time() if place else 0.0
+            stated = 0 if files is None else files.stated
             self._came(frame)
             if place:
                 times.spend(place, self._loop.time() - begun)
-            changed = store.queue_files_stated != stated
+            changed = files is not None and files.stated != stated
             if changed and not self._around.backlog.admits_files(self._files_written):
                 self._waits_for_files, self._later = True, frames[at + 1 :]
                 return
