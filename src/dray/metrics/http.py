@@ -27,7 +27,7 @@ from dray.client.connections.runtime import Dialer
 from dray.errors import AddressInUse, DrayError, InvalidConfiguration
 from dray.model.queue import ManagerInfo, QueueInfo
 from dray.model.words import human_size
-from dray.net.listening import http_address
+from dray.net.listening import clear_socket, http_address
 
 _log = logging.getLogger(__name__)
 ANSWER_S: Final = 5.0
@@ -73,6 +73,7 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._server.forget_address()
         self._asked.close()
 
 
@@ -155,12 +156,12 @@ def said_of_room(info: ManagerInfo) -> str:
     )
 
 
-def _listening(address: str, pages: dict[str, Callable[[], _Answer]]) -> tuple[HTTPServer, str]:
+def _listening(address: str, pages: dict[str, Callable[[], _Answer]]) -> tuple[_Server, str]:
     goal = http_address(address)
     try:
         if isinstance(goal, Path):
-            goal.unlink(missing_ok=True)
-            return _UnixServer(str(goal), pages), f"http+unix://{goal}"
+            clear_socket(goal)
+            return _UnixServer(str(goal), pages), f"http+unix://{goal.absolute()}"
         server = _Server(goal, pages)
     except OSError as error:
         raise AddressInUse(
@@ -180,6 +181,9 @@ class _Server(ThreadingMixIn, HTTPServer):
         if isinstance(address, tuple) and ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _HttpRequest)
+
+    def forget_address(self) -> None:
+        """Leave nothing behind at the address."""
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         if self._places.acquire(blocking=False):
@@ -202,6 +206,9 @@ class _Server(ThreadingMixIn, HTTPServer):
 
 class _UnixServer(_Server):
     address_family = socket.AF_UNIX
+
+    def forget_address(self) -> None:
+        Path(str(self.server_address)).unlink(missing_ok=True)
 
     def server_bind(self) -> None:
         self.socket.bind(self.server_address)

@@ -53,13 +53,18 @@ def listening_socket(goal: tuple[str, int] | Path) -> socket.socket:
         ) from error
 
 
-def _unix_socket(path: Path) -> socket.socket:
+def clear_socket(path: Path) -> None:
+    """Remove a socket that a killed program has left; raises OSError for anything else there."""
     if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):
         raise FileExistsError(0, "a file that is no socket has this name")
     with socket.socket(socket.AF_UNIX) as probe:
         if not probe.connect_ex(str(path)):
             raise FileExistsError(0, "another program listens there")
     path.unlink(missing_ok=True)
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    clear_socket(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.bind(str(path))

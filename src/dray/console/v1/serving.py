@@ -81,11 +81,13 @@ def main(url: str, address: str, operators: str) -> int:
     sys.stdout.write(f"{where}\n")
     sys.stdout.flush()
     asyncio.run(run())
+    if isinstance(goal, Path):
+        goal.unlink(missing_ok=True)
     return 0
 
 
 def _url_of(goal: tuple[str, int] | Path, sock: socket.socket) -> str:
     if isinstance(goal, Path):
-        return f"http+unix://{goal}"
+        return f"http+unix://{goal.absolute()}"
     host, port = sock.getsockname()[:2]
     return f"http://{shown_host(host)}:{port}"
