@@ -177,6 +177,8 @@ def test_a_wrong_value_of_a_property_is_refused_by_its_code(client, queue):
     assert answer.status_code == 400
     assert code_of(client.get("/v1/queues/nowhere")) == (404, "queue-not-found")
     assert code_of(client.put(f"/v1/queues/{queue}", json={})) == (409, "queue-exists")
+    assert client.put(f"/v1/queues/{queue}", json={"exist_ok": True}).status_code == 201
+    assert client.put("/v1/queues/small", json={"quota": "1MiB"}).json()["quota"] == 1 << 20
     assert code_of(client.put("/v1/queues/x", json={"nothing": 1})) == (400, "bad-json")
     assert code_of(client.put("/v1/queues/x", json={"quota": -1})) == (400, "invalid-configuration")
     assert code_of(client.get("/v1/nothing")) == (404, "no-such-path")
