@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import stat
 import subprocess
 import threading
 
@@ -102,6 +103,10 @@ def test_a_name_that_is_no_utf_8_is_taken_or_refused_in_words(manager, tmp_path,
     dray("backup", name, url=manager.url, cwd=tmp_path).assert_good()
     refused = dray("backup", ".", url=manager.url, cwd=tmp_path).assert_error("target-unwritable")
     assert "is a directory; name a file" in refused
+    os.mkfifo(tmp_path / "device")
+    refused = dray("backup", "device", url=manager.url, cwd=tmp_path)
+    assert "is no regular file; name a file" in refused.assert_error("target-unwritable")
+    assert stat.S_ISFIFO((tmp_path / "device").stat().st_mode)
     dray("restore", name, "data", cwd=tmp_path).assert_good()
     moved = dray("storage", "move", "--data", "data", f"{name}.d", cwd=tmp_path)
     assert "need paths in UTF-8" in moved.assert_error("store-error")

@@ -6,6 +6,7 @@ On a terminal a table is drawn; anywhere else its columns are aligned plainly an
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,12 @@ import msgspec
 
 def print_json(value: object) -> None:
     """One JSON value on one line."""
-    click.echo(msgspec.json.encode(value, enc_hook=str))
+    try:
+        told: bytes | str = msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:
+        # A path with bytes that are no UTF-8: they are told as `os.fsdecode` gives them.
+        told = json.dumps(msgspec.to_builtins(value, enc_hook=str))
+    click.echo(told)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,5 +1,8 @@
 """What people and programs get on standard output."""
 
+import json
+import os
+
 from dray.cli.output import print_json, print_record, print_table
 from dray.model.words import size_text, time_text
 
@@ -22,6 +25,12 @@ def test_an_empty_table_still_names_its_columns(capsys):
 def test_json_is_one_value_on_one_line(capsys):
     print_json({"a": [1, None, "ü"]})
     assert capsys.readouterr().out == '{"a":[1,null,"ü"]}\n'
+
+
+def test_a_path_that_is_no_utf_8_is_json_all_the_same(capsys):
+    print_json({"path": os.fsdecode(b"odd\xff")})
+    told = json.loads(capsys.readouterr().out)
+    assert os.fsencode(told["path"]) == b"odd\xff"
 
 
 def test_a_record_is_one_pair_a_line(capsys):

@@ -54,9 +54,8 @@ def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
 
     If its process is killed, the next one for the same path removes what it has left.
     """
-    if path.is_dir():
-        raise TargetUnwritable(f"{path} is a directory; name a file", path=str(path))
     try:
+        _check_kind(path)
         _remove_abandoned(path)
         drawn = f"{os.getpid()}.{secrets.token_hex(_DRAWN_BYTES)}"
         with replacing(path, path.with_name(f".{path.name}.{drawn}.part")) as file:
@@ -65,6 +64,16 @@ def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         sentence = f"{path} cannot be written: {error.strerror or error}"
         raise TargetUnwritable(sentence, path=str(path)) from error
+
+
+def _check_kind(path: Path) -> None:
+    """Refuse to take its name from a directory, or from a device such as /dev/null."""
+    if path.exists() and not path.is_file():
+        kind = "a directory" if path.is_dir() else "no regular file"
+        raise TargetUnwritable(
+            f"{path} is {kind}; name a file, or write the backup to - and redirect it",
+            path=str(path),
+        )
 
 
 def _remove_abandoned(path: Path) -> None:
