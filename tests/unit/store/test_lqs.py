@@ -165,6 +165,7 @@ def test_only_what_was_captured_is_flushed_and_then_it_is_durable(disk):
     files.write("a", ORDERS)
     captured = files.captured
     files.write("b", ORDERS)
+    assert files.stated == 2
     files.flush(captured)
     after = disk.after_crash(CrashEffect.LOST)
     assert after.names(FOLDER) == ["a"]

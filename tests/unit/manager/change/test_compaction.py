@@ -83,10 +83,18 @@ def test_a_crash_before_the_sync_leaves_copies_where_they_were(driver: ManagerDr
     assert bodies(driver, "orders;journal") == [bytes([nth]) * 500 for nth in range(3)]
 
 
-def test_a_step_is_bounded_and_the_rest_follows(driver: ManagerDriver, monkeypatch):
-    monkeypatch.setattr("dray.manager.change.compaction.STEP_BYTES", 2 * (HEADER_BYTES + 500))
+@pytest.mark.parametrize(
+    ("bound", "two"), [("STEP_BYTES", 2 * (HEADER_BYTES + 500)), ("STEP_MESSAGES_MAX", 2)]
+)
+def test_a_step_is_bounded_and_the_rest_follows(
+    driver: ManagerDriver, monkeypatch, bound: str, two: int
+):
+    monkeypatch.setattr(f"dray.manager.change.compaction.{bound}", two)
     journaled(driver, 6, size=500)
-    assert settle(driver) == 3
+    for _ in range(3):
+        assert driver.manager.deadline() is not None
+        driver.advance(QUIET_S)
+    assert driver.manager.deadline() is None
     assert kinds(driver, "orders;journal") == [Kind.JOURNAL] * 6
 
 

@@ -165,6 +165,26 @@ def test_the_source_is_told_what_became_of_its_messages(pair: Pair) -> None:  # 
     assert acknowledged(caller) == []
 
 
+def test_what_its_destination_made_a_dead_letter_may_be_sent_there_once_more(
+    pair: Pair,  # noqa: F811
+) -> None:
+    caller = pair.source.session()
+    for name in (ADDRESS, "dray://127.0.0.1:7340/missing"):
+        caller.send(caller.open(name), Message(body=b"x", use_dead_letter_queue=True))
+    pair.deliver()
+    receiver = pair.destination.session()
+    receiver.call(queue_frames.PurgeQueue(receiver.open("orders")))
+    pair.deliver()
+    why = {MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_Q_PURGED}
+    assert {each for each, _ in dead(caller)} == why
+    letters = caller.open("system$;deadxact")
+    found = [each.lookup_id for each in caller.receive(letters, peek=True)[0]]
+    number, queue = caller.number_for(), caller.open(ADDRESS)
+    caller.call(message_frames.MoveMessages(letters, found, queue, number))
+    pair.deliver()
+    assert receiver.receive(receiver.open("orders"))[1] == [b"x", b"x"]
+
+
 def test_no_word_in_time_puts_a_delivered_message_in_doubt(pair: Pair) -> None:  # noqa: F811
     caller = pair.source.session()
     doubtful = Message(body=b"?", use_dead_letter_queue=True, time_to_be_received=60.0)
@@ -288,6 +308,27 @@ def test_a_purge_of_one_large_message_takes_its_parts_and_no_other(driver: Manag
         caller = driver.session()
         left = caller.call(queue_frames.DescribeQueue(name)).info.message_count
         assert left == (2 if name == away else 1)
+
+
+def test_what_is_told_of_a_part_has_the_label_and_the_id_of_its_large_message(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    caller.create("acks")
+    queue, transaction = caller.create("orders"), caller.number_for()
+    asked = asking(b"", Acknowledge.NEGATIVE_RECEIVE, label="plan.part.1")
+    options = {name: getattr(asked, name) for name in ("acknowledge", "administration_queue")}
+    sequence = send_large(caller, queue, 1, transaction, label="plan.part.1", **options)
+    caller.commit(transaction, 3)
+    caller.call(queue_frames.PurgeQueue(queue))
+    head, body = caller.call_whole(message_frames.Receive(caller.open("acks"), 0, 0.0, 10))
+    told, at = [], 0
+    for envelope in head.envelopes:
+        properties = read_properties(body, read_header(body, at), at)
+        told.append((properties.label, properties.correlation_id))
+        at += envelope.length
+    whole = id_of(driver, sequence)
+    assert told == [("plan.part.1", whole), ("plan", whole), ("plan", whole)]
 
 
 def id_of(driver: ManagerDriver, number: int) -> str:

@@ -9,6 +9,7 @@ from dray.manager.change import sub_queues
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.wire import message_frames, queue_frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.rights.test_table import ADA, allowing, driver_with
 
@@ -67,6 +68,7 @@ def test_an_empty_sub_queue_is_gone_when_the_last_who_opened_it_has_left(
     else:
         hang_up(other)
     assert names(driver) == []
+    assert look_into(driver.manager).state.queues.named("orders").sub_queues == []
     assert driver.manager.deadline() != driver.now
     driver.crash()
     assert names(driver) == []

@@ -155,6 +155,10 @@ def test_a_whole_transaction_is_received_once_its_last_message_is_there(
         caller.send(queue, *text(*group), transaction=sending)
         caller.commit(sending, 1)
     transaction = caller.number_for()
+    plain = caller.create("plain", transactional=False)
+    for where, owner in ((queue, 0), (plain, transaction)):
+        with pytest.raises(errors.TransactionUsage, match="in a transaction of your own"):
+            caller.call(message_frames.ReceiveTransaction(where, owner, 0.0))
     whole, _ = caller.call_whole(message_frames.ReceiveTransaction(queue, transaction, 0.0))
     assert [each.ordinal for each in whole.envelopes] == [1, 2, 3]
     assert whole.missing == []
