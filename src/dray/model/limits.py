@@ -61,6 +61,8 @@ NAMES_REMEMBERED: Final = 512
 """Names of queues that were taken apart and checked need not be again: those used of late."""
 NAME_CHARACTERS_REMEMBERED_MAX: Final = 512
 """A name with the address of a manager; of what is longer nothing is kept."""
+DELETED_QUEUES_REMEMBERED: Final = 512
+"""Queues whose names a commit can tell after they were deleted: those deleted last."""
 ACTS_REMEMBERED_MAX: Final = 200
 """Acts of callers that a queue manager shows without the access log: two screens of them."""
 SESSIONS_SHOWN_MAX: Final = 500

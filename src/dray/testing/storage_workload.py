@@ -51,7 +51,7 @@ from dray.wire import large_frames, message_frames, queue_frames
 
 GUEST = "guest"
 """A queue that comes and goes."""
-GONE = "a queue that the transaction sent to or received from has been deleted"
+GONE = "that the transaction sent to or received from has been deleted"
 TIGHT_BYTES = 6_000
 GOES_ON, ABORTS, PREPARES = 0.15, 0.3, 0.45
 """Below these a transaction does more, aborts or is prepared; else it commits."""

@@ -28,7 +28,11 @@ from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
 from dray.manager.session import WaitingReceives
 from dray.model.classes import Part, QueueKind
-from dray.model.limits import AHEAD_WEIGHT_BYTES, LISTED_QUEUES_MAX
+from dray.model.limits import (
+    AHEAD_WEIGHT_BYTES,
+    DELETED_QUEUES_REMEMBERED,
+    LISTED_QUEUES_MAX,
+)
 from dray.model.names import queue_key
 from dray.model.queue import QueueInfo, QueueOptions
 
@@ -252,6 +256,8 @@ class QueueTable:
         self._outgoing: dict[int, StoredQueue] = {}
         self.made = 0
         """How many were ever entered in this incarnation."""
+        self._deleted: dict[int, str] = {}
+        """Names of queues that were deleted last."""
 
     def __iter__(self) -> Iterator[StoredQueue]:
         """All queues in the order of their creation."""
@@ -285,7 +291,14 @@ class QueueTable:
         if queue is not None:
             del self._by_key[queue_key(queue.name)]
             self._outgoing.pop(number, None)
+            self._deleted[number] = queue.name
+            if len(self._deleted) > DELETED_QUEUES_REMEMBERED:
+                del self._deleted[next(iter(self._deleted))]
         return queue
+
+    def deleted_name(self, number: int) -> str:
+        """The name of a queue that was deleted, empty if it is not known any more."""
+        return self._deleted.get(number, "")
 
     def outgoing(self) -> list[StoredQueue]:
         """The queues whose messages go to other managers."""

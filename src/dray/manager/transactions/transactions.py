@@ -411,8 +411,10 @@ def reason_to_abort(
     used = {number for route in transaction.moves for number in route}
     for number in (*transaction.sends, *transaction.receives, *used):
         if context.state.queues.get(number) is None:
+            name = context.state.queues.deleted_name(number)
+            queue = f"the queue {name!r}" if name else "a queue"
             return TransactionAborted(
-                "a queue that the transaction sent to or received from has been deleted; nothing"
+                f"{queue} that the transaction sent to or received from has been deleted; nothing"
                 " of it is kept",
                 transaction_id=context.state.transaction_id(head.transaction),
             )

@@ -57,7 +57,9 @@ def test_deleting_a_queue_tells_of_what_was_held_and_the_holder_cannot_commit(
     caller.call(queue_frames.DeleteQueue("orders"))
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.NACK_Q_DELETED]
     assert dead(caller) == [(MessageClass.NACK_Q_DELETED, b"a")]
-    with pytest.raises(errors.TransactionAborted, match="has been deleted"):
+    with pytest.raises(
+        errors.TransactionAborted, match=r"the queue 'orders' that .* has been deleted"
+    ):
         caller.commit(transaction, 0)
     driver.crash()
     assert dead(driver.session()) == [(MessageClass.NACK_Q_DELETED, b"a")]
@@ -339,3 +341,18 @@ def test_whoever_calls_a_part_damaged_that_nobody_holds_changes_nothing(
     caller.ask(message_frames.Reserve(queue, 0, 18))
     for lookup_id in (-1, 0, 1, 1 << 40):
         assert caller.call(large_frames.PartDamaged(queue, lookup_id)) == frames.Done(0)
+
+
+def test_a_commit_tells_the_name_of_a_queue_that_was_deleted_as_long_as_it_is_remembered(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.queue.queues.DELETED_QUEUES_REMEMBERED", 2)
+    caller = driver.session()
+    transactions = []
+    for name in ("first", "second", "third"):
+        transactions.append(caller.number_for())
+        caller.send(caller.create(name), Message(b"a"), transaction=transactions[-1])
+        caller.call(queue_frames.DeleteQueue(name))
+    for transaction, told in zip(transactions, ("a queue", "the queue 'second'"), strict=False):
+        with pytest.raises(errors.TransactionAborted, match=f"^{told} that the transaction sent"):
+            caller.commit(transaction, 1)
