@@ -48,6 +48,7 @@ from dray.store.manifest import (
     is_own_name,
     overwrite_manifest,
     read_manifest,
+    strangers_in,
     take_stock,
     was_moved,
     write_manifest,
@@ -354,7 +355,7 @@ class Guard:
         self._audit.append(change, file, seen=seen, now=now, detail=detail)
         if seen == "running" and not is_own_name(file):
             # After a crash it is not to be told again.
-            self._strangers = _strangers(take_stock(self._data))
+            self._strangers = strangers_in(self._data)
             self._note(closed=False)
 
     def _name(self, path: bytes | str) -> str:

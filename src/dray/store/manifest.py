@@ -97,6 +97,12 @@ def take_stock(data: Path) -> dict[str, FileMark]:
     return {name: mark for name, mark in _marks(data / FOLDER_NAME, "") if name != LOCK_NAME}
 
 
+def strangers_in(data: Path) -> dict[str, FileMark]:
+    """The same of files and folders whose names a manager never gives; no others are read."""
+    marks = _marks(data / FOLDER_NAME, "", only_strangers=True)
+    return {name: mark for name, mark in marks if name != LOCK_NAME}
+
+
 def differences(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> list[Difference]:
     """Changed files, by name."""
     found = []
@@ -239,13 +245,19 @@ def _what_changed(was: FileMark, now: FileMark) -> str:
     return f"its {now.size} bytes were written again"
 
 
-def _marks(folder: Path, prefix: str) -> Iterator[tuple[str, FileMark]]:
+def _marks(
+    folder: Path, prefix: str, *, only_strangers: bool = False
+) -> Iterator[tuple[str, FileMark]]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             name = f"{prefix}{entry.name}"
+            known = only_strangers and is_own_name(name)
             if entry.is_dir(follow_symlinks=False):
-                yield name, FileMark(folder=True)
-                yield from _marks(Path(entry.path), f"{name}/")
+                if not known:
+                    yield name, FileMark(folder=True)
+                yield from _marks(Path(entry.path), f"{name}/", only_strangers=only_strangers)
+                continue
+            if known:
                 continue
             try:
                 status = entry.stat(follow_symlinks=False)

@@ -23,11 +23,13 @@ from dray.store.manifest import (
     overwrite_manifest,
     read_manifest,
     replace_file,
+    strangers_in,
     take_stock,
     verify_audit,
     was_moved,
     write_manifest,
 )
+from tests.cost import Costs
 
 HERE = Identity("/here/storage", 1, 2)
 
@@ -53,6 +55,21 @@ def test_every_file_is_noted_but_the_lock(data):
     assert stock["lqs"].folder
     # A link is noted as itself, whatever it leads to.
     assert stock["link"] == FileMark(len("large"), (storage / "link").lstat().st_mtime_ns, "")
+
+
+def test_what_strangers_made_is_found_without_reading_the_files_of_queues(data):
+    storage = data / "storage"
+    for number in range(100):
+        (storage / "lqs" / f"{number:08x}.{number:08x}").write_text("a queue")
+    for name in ("QMLog", "odd", "lqs/odd", "p0000001.mq"):
+        (storage / name).write_text("text")
+    (storage / "folder" / "deep").mkdir(parents=True)
+    found, whole = Costs(), Costs()
+    stock = whole.of("all", lambda: take_stock(data))
+    strangers = found.of("strangers", lambda: strangers_in(data))
+    assert strangers == {name: mark for name, mark in stock.items() if not is_own_name(name)}
+    assert list(strangers) == ["folder", "folder/deep", "lqs/odd", "odd"]
+    assert found.most < whole.most / 2
 
 
 def test_differences_are_named_with_what_changed():
