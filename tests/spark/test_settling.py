@@ -229,13 +229,18 @@ def test_a_driver_killed_before_write_or_until_it_has_settled_sends_each_row_onc
 
 
 def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name(
-    run_query, checkpoint, orders, tmp_path
+    run_query, checkpoint, orders, *, tmp_path, monkeypatch
 ):
     page = (Path(__file__).parents[2] / "docs/how-to/settle-what-a-query-reads.md").read_text()
     (code,) = re.findall(r"```python\n((?:(?!```).)*def write_parquet.*?)```", page, re.DOTALL)
     recipe: dict = {}
     exec(code.replace('"orders/', f'"{tmp_path}/orders/'), recipe)  # noqa: S102 - the page's code
-    failed = []
+    failed, named_at_syncs = [], []
+    manifests = tmp_path / "orders" / "manifests"
+    monkeypatch.setattr(
+        "os.sync",
+        lambda: named_at_syncs.append(len({*manifests.iterdir()} - {*manifests.glob("*.*")})),
+    )
 
     def write(rows, batch_id):
         if batch_id == 1 and not failed:
@@ -256,10 +261,10 @@ def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name
     run_query(recipe["write_parquet"])
 
     named = [
-        Path(line)
-        for manifest in (tmp_path / "orders" / "manifests").iterdir()
-        for line in manifest.read_text().splitlines()
+        Path(line) for manifest in manifests.iterdir() for line in manifest.read_text().splitlines()
     ]
+    batches = len({*manifests.iterdir()})
+    assert named_at_syncs == [at + after for at in range(batches) for after in (0, 1)]
     found = Counter(row for path in named for row in read_table(path)["body"].to_pylist())
     assert found == Counter([*(f"order {at}".encode() for at in range(COUNT)), b"later"])
     assert orders.info().message_count == 0
