@@ -360,7 +360,6 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         self._frame_size.begin()
 
     def _probe(self) -> None:
-        self.refusals.in_vain = False
         self._forget_flight()
         self._probing = True
 

@@ -190,7 +190,7 @@ class LargeParts:
     def added(self, seen: PartSeen) -> None:
         """A part joined the queue."""
         assembly = self._assemblies.get(seen.key)
-        first = assembly.first if assembly is not None else 0
+        first = seen.lookup_id if assembly is None else assembly.first
         if assembly is None:
             assembly = Assembly(seen.key, seen.transaction, seen.route)
             self._assemblies[seen.key] = assembly
@@ -206,7 +206,7 @@ class LargeParts:
                 self._close(assembly)
             case _:
                 assembly.add_fragment(seen)
-        if first and assembly.first != first:
+        if assembly.first != first:
             self._sort()
 
     def source_went_on(self, route: int, transaction: int, *, ended: bool) -> None:
@@ -258,8 +258,7 @@ class LargeParts:
 
     def _close(self, assembly: Assembly) -> None:
         assembly.closed = True
-        under_way = self._open.get(assembly.route)
-        if under_way is not None:
-            under_way.pop(assembly.key, None)
-            if not under_way:
-                del self._open[assembly.route]
+        under_way = self._open.pop(assembly.route, {})
+        under_way.pop(assembly.key, None)
+        if under_way:
+            self._open[assembly.route] = under_way

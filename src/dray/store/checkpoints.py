@@ -126,7 +126,6 @@ class StoreCheckpoints:
             self._heap.give_back_one()
             # It is tried again after some more facts.
             self.due_at = self._log.head + self._log.capacity // LOG_RETRY_SHARE
-            self._follow()
             return
         self._pairs.written(checkpoint.marks)
         self._log.tail = self._pairs.tail

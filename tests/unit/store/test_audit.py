@@ -35,6 +35,16 @@ def test_the_bytes_are_what_they_always_were(audit):
     )
 
 
+def test_a_change_is_in_the_log_of_the_program_too_unless_a_command_is_told_of_it(audit, caplog):
+    audit.append("edited", "QMLog", seen="running", now=NOW, detail="5 bytes")
+    audit.append("removed", "QMLog", seen="running", now=NOW)
+    audit.append("edited", "MQTrans", seen="command", now=NOW)
+    assert caplog.messages == [
+        "QMLog was edited by another program: 5 bytes",
+        "QMLog was removed by another program",
+    ]
+
+
 def test_each_line_carries_the_digest_of_the_one_before(audit):
     write(audit)
     lines = audit.path.read_bytes().splitlines()

@@ -200,6 +200,16 @@ def test_payload_of_a_new_heap_file_is_not_copied_before_its_name_is_durable(dis
     put(store, ledger, 1, b"first")
     # The heap file, the folder and the log.
     assert disk.syncs - syncs == 3
+    put(store, ledger, 2, b"second")
+    assert disk.syncs - syncs == 3 + 1
+
+
+def test_of_a_heap_file_a_start_reads_no_more_than_the_log_has_copies_of(disk, store, ledger):
+    put(store, ledger, 2, b"a" * (MOST + 1))
+    put(store, ledger, 3, b"third")
+    again = Ledger()
+    assert small_store(disk.kill()).recover(again.load).verified_extents == 1
+    assert again.state() == ledger.state()
 
 
 def test_a_damaged_copy_harms_nothing_while_the_heap_has_the_payload(disk, store, ledger):

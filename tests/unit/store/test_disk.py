@@ -56,6 +56,7 @@ def test_the_name_of_each_folder_that_a_start_makes_is_synced_in_the_folder_abov
     synced = []
     monkeypatch.setattr("dray.store.real_disk.sync_folder", synced.append)
     RealDisk(tmp_path / "new" / "data").close()
+    assert (tmp_path / "new" / "data").stat().st_mode & 0o777 == 0o700
     assert sorted(synced) == [tmp_path, tmp_path / "new", tmp_path / "new" / "data"]
     synced.clear()
     RealDisk(tmp_path / "new" / "data").close()

@@ -159,6 +159,16 @@ def test_groups_after_the_last_watermark_are_suspects(log, reader):
     assert not cut.cut().suspects
 
 
+def test_a_group_is_vouched_for_if_it_was_noted_as_durable_and_not_if_the_note_ends_before_it(
+    log, reader
+):
+    for key in (b"a", b"b"):
+        write(log, key, ranges=(DirtyRange(1, 0, 10),))
+    chain = reader.chain(0, 0, 0, noted=512)
+    assert [each.group.lsn for each in chain.vouched] == [0]
+    assert [each.group.lsn for each in chain.suspects] == [512]
+
+
 def test_a_blank_log_has_no_group_anywhere(log, reader):
     assert reader.is_blank()
     log.head = 5 * 512

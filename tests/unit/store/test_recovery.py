@@ -554,6 +554,16 @@ def test_bytes_that_were_durable_are_not_read_again_at_the_next_start():
     assert report.lost == ()
 
 
+def test_a_fact_in_a_new_store_without_payload_outlives_a_power_failure():
+    """No heap file was made, whose name would take those of the other files with it."""
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    ledger.end_turn(store)
+    store.sync()
+    _, again = opened(disk.crash(CrashEffect.LOST))
+    assert again.turn == 1
+
+
 def test_bytes_beside_those_in_doubt_are_not_read():
     """Of three neighbours in one file only the second is in doubt, and is too long for a copy."""
     disk = SimDisk(Random(1))

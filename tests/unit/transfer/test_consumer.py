@@ -12,6 +12,7 @@ from dray.errors import (
     TransferTimeout,
 )
 from dray.machine import Tick
+from dray.model.limits import TRANSFER_RETRY_S
 from dray.model.transfer import TransferState
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import (
@@ -205,8 +206,9 @@ def test_one_that_was_verified_in_an_earlier_run_only_tells_it():
 
 def test_a_spoilt_file_is_dropped_when_the_producer_has_another_round_for_it():
     consumer = whole()
-    assert consumer.handle(Checked(good=False), 1.0) == [Tell(Spoiled("a"))]
-    assert consumer.handle(joined(), 1.0) == []
+    assert consumer.handle(Checked(good=False), 50.0) == [Tell(Spoiled("a"))]
+    assert consumer.deadline() == 50.0 + TRANSFER_RETRY_S, "then it says so again"
+    assert consumer.handle(joined(), 50.0) == []
     effects = consumer.handle(joined(round_=ROUND + 1), 1.0)
     assert effects == [StartOver(), Tell(Wanted("a", ROUND + 1, 0))]
     assert piece(consumer, 0)[0] == WriteFragment(0)

@@ -304,6 +304,17 @@ def test_who_joins_a_suspended_offer_waits_too():
     assert effects == [Keep(), Tell(Suspended("a"))]
 
 
+def test_an_offer_that_was_suspended_before_anybody_joined_is_open_again_once_it_is_resumed():
+    producer = make(many=True)
+    producer.handle(Suspend(), 1.0)
+    producer.handle(Resume("b"), 2.0)
+    assert producer.state is TransferState.SUSPENDED
+    producer.handle(Resume(), 2.0)
+    assert producer.state is TransferState.DISCOVERING
+    begin(producer)
+    assert pump(producer) == [0, 1, 2, 3]
+
+
 def test_one_consumer_is_suspended_and_the_others_go_on():
     producer = make(many=True)
     begin(producer, "a")

@@ -105,6 +105,8 @@ def test_every_cut_is_refused():
     for length in range(len(data)):
         with pytest.raises(BackupDamaged):
             read(data[:length])
+    with pytest.raises(BackupDamaged, match="it ends in piece 6, before its last one"):
+        read(data[:-1])
 
 
 def test_what_goes_on_behind_its_end_is_refused():

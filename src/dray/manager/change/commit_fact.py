@@ -244,7 +244,9 @@ def bury(context: Context, tails: list[bytes]) -> None:
     fact.record()
 
 
-def forget_parts(context: Context, queue: StoredQueue, lookup_ids: list[int], held: int) -> None:
+def forget_parts(
+    context: Context, queue: StoredQueue, lookup_ids: list[int], *, held: int = 0
+) -> None:
     """Tell the large messages of a queue that single parts leave it, while they can be read.
 
     `held` is how often each was counted as held by a reader of single parts.

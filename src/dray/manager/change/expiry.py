@@ -59,7 +59,7 @@ def remove_expired(context: Context) -> None:
             continue
         if queue.stream is not None:
             lookup_ids = _leave_doubtful(context, fact, queue, lookup_ids)
-        forget_parts(context, queue, lookup_ids, 0)
+        forget_parts(context, queue, lookup_ids)
         fact.leave(queue, lookup_ids, _why(queue))
     fact.record()
 

@@ -121,7 +121,7 @@ def purge(context: Context, queue: StoredQueue) -> Generator[None, None, Done]:
         lookup_ids = [lookup_id_of(packed) for packed in first_portion(context, ours)]
         if not lookup_ids:
             break
-        forget_parts(context, queue, lookup_ids, 0)
+        forget_parts(context, queue, lookup_ids)
         leave(context, queue, lookup_ids, why)
         count += len(lookup_ids)
         yield

@@ -138,7 +138,8 @@ class ArrivingStreams:
         if head.stream not in session.questions and len(session.questions) >= STREAMS_PER_PEER_MAX:
             raise ProtocolError(f"a queue manager may open at most {STREAMS_PER_PEER_MAX} streams")
         # Streams do not lean on the line: one question may overtake another, and its answer counts.
-        session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
+        asked = session.questions.get(head.stream, head.question)
+        session.questions[head.stream] = max(head.question, asked)
         _reopen(context, key)
         if not self._strangers.has_told(session, head):
             session.heard[head.stream] = max(head.heard, session.heard.get(head.stream, 0))
@@ -206,9 +207,8 @@ class ArrivingStreams:
                 if isinstance(error, QuotaExceeded):
                     self._sources.waiting_for_room.add(session, head.stream, queue, left_out)
                 elif isinstance(error, StoreFull):
-                    now = context.now
                     self._sources.waiting_for_room.add_for_disk(
-                        session, head.stream, queue, left_out, now=now
+                        session, head.stream, queue, left_out
                     )
                 if isinstance(error, QuotaExceeded | StoreFull):
                     self.kept_ahead.make_room()

@@ -76,8 +76,8 @@ class Holes:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.wanted: dict[WantedRepair, int] = {}
-        """On which session the source of each was asked."""
+        self.wanted: dict[WantedRepair, int | None] = {}
+        """On which session the source of each was asked; None before it was."""
 
     def may_be_filled(self, queue: StoredQueue, assembly: Assembly, *, again: bool) -> bool:
         """Whether what a large message lacks may still come, because its source was asked for it.
@@ -107,7 +107,7 @@ class Holes:
         if assembly.refused:
             return False
         if again or not known:
-            self.wanted[wanted] = 0
+            self.wanted[wanted] = None
         return True
 
     def _are_too_many(self, source: str) -> bool:
@@ -333,7 +333,7 @@ def _move(context: Context, dead: StoredQueue, lookup_ids: list[int], queue: Sto
     entries = entries_at(dead, lookup_ids)
     context.state.ledger.check(queue, sum(unpack(packed).length for packed in entries))
     tails = [as_group(tail_of(packed)) for packed in entries]
-    forget_parts(context, dead, lookup_ids, 0)
+    forget_parts(context, dead, lookup_ids)
     fact = CommitFact(context)
     fact.drop(dead, lookup_ids)
     fact.join_again(queue, tails)

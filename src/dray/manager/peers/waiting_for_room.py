@@ -61,13 +61,12 @@ class WaitingForRoom:
         self._seen = self._use()
 
     def add_for_disk(
-        self, session: Session, stream: int, queue: StoredQueue, left_out: list[int], *, now: float
+        self, session: Session, stream: int, queue: StoredQueue, left_out: list[int]
     ) -> None:
         """Note that the disk had no room for messages of these lengths; forget an older note."""
         self.admitted(session, stream)
         waiting = Waiting(session, stream, queue, left_out[0], sum(left_out))
         self.for_disk[session.number, stream] = waiting, self._disk.free_for(waiting.rest)
-        self._look_at = now + ROOM_LOOK_S
 
     def admitted(self, session: Session, stream: int) -> None:
         """The stream goes on by itself."""

@@ -86,7 +86,7 @@ def handle_move(transactions: Transactions, session: Session, request_id: int, h
             queue=queue.name,
         )
     if not head.transaction:
-        forget_parts(context, queue, [head.lookup_id], 0)
+        forget_parts(context, queue, [head.lookup_id])
         fact = CommitFact(context)
         fact.move(queue, [head.lookup_id], target)
         fact.record()

@@ -18,7 +18,7 @@ from dray.wire.record import HEADER_BYTES, read_header, read_properties
 
 _SAID, _SAID_AT = struct.Struct("<Q4xH"), 32
 """The number of a record and how it is acknowledged, in its header (`wire/record.py`)."""
-_ACKNOWLEDGE = itemgetter(1)
+_NUMBER, _ACKNOWLEDGE = itemgetter(0), itemgetter(1)
 _SIZES_KEPT = 64
 """Lengths of records of which the reader is kept, some 100 bytes each."""
 
@@ -79,9 +79,9 @@ def check_records(rights: Rights, session: Session, sizes: Sequence[int], body: 
         said = list(_said_every(size).iter_unpack(body[: count * size]))
     else:
         said = [_SAID.unpack_from(body, at) for at in accumulate(sizes[:-1], initial=_SAID_AT)]
-    first, last = min(said)[0], max(said)[0]
-    numbers = (first,) if in_one_lease(first, last) else [number for number, _ in said]
-    for number in numbers:
+    numbers = [*map(_NUMBER, said)]
+    one_for_all = in_one_lease(min(numbers), max(numbers))
+    for number in numbers[:1] if one_for_all else numbers:
         own_number(rights, session, number)
     if any(map(_ACKNOWLEDGE, said)):
         _acknowledgments(rights, session, sizes, body)

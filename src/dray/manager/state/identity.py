@@ -9,6 +9,7 @@ they do not fit.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
 import msgspec
 
@@ -95,7 +96,7 @@ class StoreIdentity:
         """When the next token expires; 0 if none does."""
         self.own_addresses: frozenset[Peer] = frozenset()
         """Under which the manager is reached: a queue that is named by one is a queue here."""
-        self._connections = 0
+        self._connections = count()
 
     @property
     def incarnation(self) -> int:
@@ -108,8 +109,7 @@ class StoreIdentity:
 
     def connection_number(self) -> bytes:
         """A number for a connection with another manager, which no other connection has."""
-        self._connections += 1
-        return self.key.once(self.incarnation, self._connections)
+        return self.key.once(self.incarnation, next(self._connections))
 
     def of_same_caller(self, source: str) -> list[str]:
         """Ids of all managers that are bound to the caller of one; its own if none is."""

@@ -353,7 +353,7 @@ def _gather_receives(context: Context, fact: CommitFact, transaction: OpenTransa
             received = [each for each in lookup_ids if (number, each) not in transaction.rejected]
         for key in transaction.large.get(number, ()):
             queue.parts.dropped(key)
-        forget_parts(context, queue, transaction.singles.get(number, []), 1)
+        forget_parts(context, queue, transaction.singles.get(number, []), held=1)
         fact.leave(queue, received)
         if rejected:
             fact.leave(queue, rejected, MessageClass.NACK_RECEIVE_REJECTED)
@@ -362,7 +362,7 @@ def _gather_receives(context: Context, fact: CommitFact, transaction: OpenTransa
 def _gather_moves(context: Context, fact: CommitFact, transaction: OpenTransaction) -> None:
     for (source, target), lookup_ids in transaction.moves.items():
         queue = context.state.queues.numbered(source)
-        forget_parts(context, queue, lookup_ids, 1)
+        forget_parts(context, queue, lookup_ids, held=1)
         fact.move(queue, lookup_ids, context.state.queues.numbered(target))
 
 
@@ -385,7 +385,7 @@ def _put_back(works: Works, queue: StoredQueue, lookup_ids: list[int], singles: 
 def _end_purge(works: Works, queue: StoredQueue, purged: list[int]) -> None:
     """Remove messages that were purged while held; they stay held for the ticks that this takes."""
     context = works.context
-    forget_parts(context, queue, purged, 0)
+    forget_parts(context, queue, purged)
     works.carry_on(leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))
 
 

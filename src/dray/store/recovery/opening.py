@@ -99,7 +99,8 @@ class StoreOpening:
         for number in sorted(newest.union(chain.copies.files)):
             # Nothing live was in one that is not there.
             if self._disk.exists(file_name(number)):
-                self._opened(file_name(number), 0).sync()
+                with closing(self._disk.open(file_name(number))) as file:
+                    file.sync()
         for file in (log.file, *self._pairs.files):
             file.sync()
         self._disk.sync_directory()

@@ -8,7 +8,7 @@ import pytest
 
 from dray.manager.entries.entry import Entry, unpack, with_abort, with_key
 from dray.manager.entries.packed import any_came_back_in
-from dray.manager.entries.staged import GroupPlace, Staged
+from dray.manager.entries.staged import GroupPlace, Staged, group_places
 from dray.manager.entries.tails import (
     as_group,
     as_plain,
@@ -124,6 +124,16 @@ def test_the_parts_of_a_large_message_are_packed_as_each_is_by_itself(transactio
         assert found[-1].marks & MARK_LAST
     else:
         assert [(each.ordinal, each.following, each.marks) for each in found] == [(0, 0, 4)] * 4
+
+
+def test_only_the_first_message_of_a_transaction_is_its_first_and_only_the_last_its_last():
+    staged = [Staged(Extent(1, at, 64), at, at, Part.PLAIN, 0, 5) for at in range(3)]
+    found = [read(each) for each in split_tails(packed_tails(staged, 7, 99))]
+    assert [each.marks for each in found] == [MARK_FIRST, 0, MARK_LAST]
+    assert [each.following for each in found] == [2, 1, 0]
+    assert list(group_places([0, 0, 0])) == [
+        GroupPlace(each.ordinal, each.following, each.marks) for each in found
+    ]
 
 
 @pytest.mark.parametrize("part", [Part.PLAIN, Part.FRAGMENT])
