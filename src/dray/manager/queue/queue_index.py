@@ -65,8 +65,8 @@ class QueueIndex:
         """Put new messages at positions from one on; gives their entries, packed."""
         entries = with_keys(tails, first)
         last = self._available.last()
-        alike = len(entries) == ENTRY_BYTES or len(set(entries[::ENTRY_BYTES])) == 1
-        if alike and (last is None or last < entries):
+        of_one_priority = len(set(entries[::ENTRY_BYTES])) == 1
+        if of_one_priority and (last is None or last < entries):
             self._available.append(entries)
         else:
             for entry in entries_in(entries):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
-from dray.manager.entries import extent_of, tail_of
+from dray.manager.disk import RoomLeft
+from dray.manager.entries import TAIL_BYTES, extent_of, tail_of
+from dray.manager.queue import POSITION_BYTES
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
 from dray.wire import frames, message_frames, queue_frames
@@ -57,6 +59,18 @@ def test_a_copy_in_a_journal_lies_in_a_journal_file(driver: ManagerDriver) -> No
     journal = look_into(driver.manager).state.queues.named("orders;journal")
     (entry,) = journal.index.in_position_order()
     assert kind_of(extent_of(tail_of(entry)).file) is Kind.JOURNAL
+
+
+@pytest.mark.parametrize(("journal", "taken"), [(True, 2), (False, 5)])
+def test_a_receive_takes_no_more_than_one_fact_can_move_to_the_journal(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, journal: bool, taken: int
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders", journal=journal)
+    caller.send(queue, *text(*"abcde"))
+    two = 2 * (POSITION_BYTES + TAIL_BYTES)
+    monkeypatch.setattr(RoomLeft, "portion_bytes", property(lambda _: two))
+    assert len(caller.receive(queue)[1]) == taken
 
 
 def test_what_is_purged_is_not_journaled(driver: ManagerDriver) -> None:

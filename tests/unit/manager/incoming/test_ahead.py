@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import crc32c
@@ -339,6 +340,24 @@ def test_bytes_under_way_keep_their_place_after_an_abort(pair: AheadPair) -> Non
         "it was not damaged, and the others were not sent"
     )
     assert pair.bytes_ahead == 0
+
+
+def test_the_file_of_a_piece_is_pinned_until_the_destination_has_answered_and_no_longer(
+    pair: AheadPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, pins = pair.source.store, Counter[int]()
+    pin, unpin = store.pin, store.unpin
+    monkeypatch.setattr(store, "pin", lambda file: (pins.update([file]), pin(file)))
+    monkeypatch.setattr(store, "unpin", lambda file: (pins.subtract([file]), unpin(file)))
+    here = pair.source.session()
+    transaction = here.number_for()
+    send_large(here, here.open(ADDRESS), FRAGMENTS, transaction)
+    assert pins.total() == 1, "the others wait for the first"
+    pair.deliver()
+    here.commit(transaction, 3)
+    pair.deliver()
+    assert pins.total() == 0
+    assert take_whole(pair.destination) == WHOLE
 
 
 def test_a_message_that_is_forwarded_travels_ahead_for_one_hop(tmp_path: Path) -> None:

@@ -85,13 +85,18 @@ def come_back(net: Net) -> None:
     net.advance(31.0)
 
 
-@pytest.mark.parametrize("crashed", ["", "a", "c", "ac"])
+@pytest.mark.parametrize(
+    ("crashed", "checkpoint"),
+    [("", False), ("a", False), ("a", True), ("c", False), ("ac", False)],
+)
 def test_a_transaction_cut_short_by_a_deleted_outgoing_queue_ends_when_the_line_is_back(
-    net: Net, crashed: str
+    net: Net, crashed: str, checkpoint: bool
 ) -> None:
     deliver_two_of_three(net)
     net.block("a", "c")
     delete(net)
+    if checkpoint:
+        net["a"].store.checkpoint(net["a"].manager.snapshot())
     for host in crashed:
         net.crash(host)
     net["a"].advance(100.0)

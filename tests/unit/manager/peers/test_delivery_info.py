@@ -38,6 +38,10 @@ def test_a_delivery_tells_where_it_stands(pair: Pair) -> None:  # noqa: F811
     assert (info.link, info.unacknowledged, info.next_number) == ("disconnected", 1, 2)
     assert info.next_attempt is not None
     assert (info.history[-1].state, info.history[-1].reason) == ("disconnected", "cut")
+    pair.source.advance(5.0)
+    pair.deliver()
+    info = delivery(caller)
+    assert (info.link, info.next_attempt, info.unacknowledged) == ("welcomed", None, 0)
 
 
 def test_a_resend_is_counted_and_its_time_told(pair: Pair) -> None:  # noqa: F811

@@ -9,6 +9,7 @@ import pytest
 
 from dray.manager.queue import entry_pages as module
 from dray.manager.queue.entry_pages import EntryPages
+from tests.cost import calls_of
 
 ENTRY, KEY = 5, 2
 PAGE = 4
@@ -95,6 +96,27 @@ def test_a_run_that_leaves_from_the_front_takes_whole_pages_and_part_of_one():
     assert entry_pages.take_upto(key(20)) == b""
     assert numbers_in(entry_pages.take_upto(key(1000))) == list(range(21, 30))
     assert len(entry_pages) == 0
+
+
+def test_a_page_is_full_before_it_is_two():
+    entry_pages = pages_of(*range(0, 2 * PAGE - 2, 2))
+    entry_pages.add(entry(1))
+    assert list(map(numbers_in, entry_pages.runs_behind(b""))) == [[0, 1, 2, 4]]
+    entry_pages.add(entry(3))
+    assert list(map(numbers_in, entry_pages.runs_behind(b""))) == [[0, 1], [2, 3, 4]]
+
+
+def test_a_run_over_several_pages_is_taken_out_by_the_page(monkeypatch):
+    monkeypatch.setattr(module, "PAGE_ENTRIES", 100)
+    numbers = range(500)
+
+    def calls_to_take(first: int, last: int) -> int:
+        entry_pages, run = pages_of(*numbers), b"".join(map(entry, range(first, last)))
+        calls = calls_of(lambda: entry_pages.take(run))
+        assert numbers_in(entry_pages.packed()) == [*range(first), *range(last, 500)]
+        return calls
+
+    assert calls_to_take(50, 250) <= 3 * calls_to_take(50, 51)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -28,6 +28,7 @@ from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.incoming.test_cut_transactions import (
     LATE,
+    missing_in,
     narrow,
     send_whole,
     wait_for_whole,
@@ -382,10 +383,10 @@ def test_a_fact_ends_what_came_by_the_ways_of_origins_that_send_no_more() -> Non
 class Forwarder(Source):
     """A source that forwards, on a line of its own making; its stream is number 7."""
 
-    def __init__(self, driver: ManagerDriver) -> None:
+    def __init__(self, driver: ManagerDriver, queue: str = "orders") -> None:
         super().__init__(driver)
         self.open = self.line()
-        self.say(self.open, peer_frames.OpenStream(7, "orders"))
+        self.say(self.open, peer_frames.OpenStream(7, queue))
         self.previous = 0
 
     def send(
@@ -439,6 +440,32 @@ def test_an_end_below_a_message_ends_what_came_before_it_and_not_what_it_begins(
     assert going(driver) == {("d", 8)}
     source.send(4, "a", 6, first=True, told=[peer_frames.TruncatedTransaction(4, "a" * 32)])
     assert going(driver) == {("d", 8), ("a", 6)}
+
+
+def test_a_message_that_may_not_enter_ends_what_went_on_before_it_all_the_same(
+    driver: ManagerDriver,
+) -> None:
+    """The receiver that waits for a whole transaction is served, though nothing new is there."""
+    caller = driver.session()
+    queue = caller.create("orders", quota=400)
+    source = Forwarder(driver)
+    source.send(1, "a", 5, first=True)
+    request = wait_for_whole(caller, queue)
+    assert missing_in(caller, request) is None
+    source.send(3, "a", 6, first=True, last=True, length=1000)
+    assert missing_in(caller, request) is not None
+
+
+def test_a_forwarder_keeps_the_end_of_what_was_cut_short_and_of_nothing_that_came_whole(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue = look_into(driver.manager).state.queues.numbered(caller.open(ORDERS))
+    source = Forwarder(driver, ORDERS)
+    source.send(1, "a", 5, first=True)
+    told = [peer_frames.TruncatedTransaction(2, "a" * 32)]
+    source.send(3, "d", 8, first=True, last=True, told=told)
+    assert [route for route, _ in queue.truncated_transactions.state()] == [1]
 
 
 def test_an_end_behind_what_the_quota_let_in_waits_for_the_rest_of_its_frame(

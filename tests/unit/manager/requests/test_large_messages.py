@@ -494,15 +494,16 @@ def test_a_large_message_with_a_damaged_end_is_left_when_it_is_looked_at_and_los
 
 
 @pytest.mark.parametrize("name", ["dray://elsewhere:7340/files", "system$;deadxact"])
-def test_a_large_message_is_not_taken_from_a_queue_whose_messages_only_the_manager_takes(
+def test_nothing_is_taken_from_a_queue_whose_messages_only_the_manager_takes(
     driver: ManagerDriver, name: str
 ) -> None:
     caller = driver.session()
     queue = caller.open(name)
     head = large_frames.LargeReceive(queue, caller.number_for(), 0.0)
     if name.startswith("dray:"):
-        with pytest.raises(errors.AccessDenied, match="can only be peeked at"):
-            caller.call(head)
+        for taking in (head, message_frames.Settle(queue, 1, 0)):
+            with pytest.raises(errors.AccessDenied, match="can only be peeked at"):
+                caller.call(taking)
     with pytest.raises(errors.ReceiveTimeout):
         caller.call(large_frames.LargeReceive(queue, 0, 0.0, peek=True))
 

@@ -11,6 +11,7 @@ from dray.model.message import Message
 from dray.wire import large_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
+from tests.unit.manager.peers.test_links import ADDRESS, Pair
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 
 
@@ -62,6 +63,16 @@ def test_an_outgoing_queue_that_carried_something_or_is_paused_stays(driver: Man
     driver.crash()
     driver.advance(1.0)
     assert outgoing(driver) == [address(1), address(2)]
+
+
+def test_an_outgoing_queue_whose_only_message_was_delivered_stays(tmp_path):
+    pair = Pair(tmp_path)
+    pair.destination.session().create("orders")
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"x"))
+    pair.deliver()
+    leave(caller)
+    assert outgoing(pair.source) == [ADDRESS]
 
 
 def test_a_start_forgets_outgoing_queues_that_carried_nothing(driver: ManagerDriver):
