@@ -145,6 +145,7 @@ class ManagerDriver:
             **self.config,
         )
         self.manager = QueueManager.load(self.store, config, self.now)
+        assert self.manager.deadline() == self.now, "a start is followed by a tick at once"
         self.store.sync()
         self.effects: list[Effect] = []
         self.turn(Tick())
