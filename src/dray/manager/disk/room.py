@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from dray.errors import StoreFull
 from dray.manager.entries import TAIL_BYTES
+from dray.model.places import Amounts
 from dray.store.store import Store
 
 _PORTIONS = 4
@@ -55,6 +56,8 @@ class RoomLeft:
         """Bytes that the disk had no room for, while no look has found room since; 0 if it has."""
         self._store = store
         self._promised = 0
+        self.promised_to: Amounts[str] = Amounts()
+        """Bytes of promises, by the place of the caller that each was made to."""
 
     def take_refusal(self) -> bool:
         """Whether something was refused since the last call."""
@@ -128,9 +131,10 @@ class RoomLeft:
             return promise.size
         return -(-promise.size // used_of_file) * file_bytes
 
-    def change(self, before: Promise, after: Promise) -> None:
-        """A promise has become another one."""
+    def change(self, before: Promise, after: Promise, place: str) -> None:
+        """A promise to a caller has become another one."""
         self._promised += self.footprint(after) - self.footprint(before)
+        self.promised_to.add(place, after.size - before.size)
 
     @property
     def fact_bytes_max(self) -> int:

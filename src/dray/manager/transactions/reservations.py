@@ -41,7 +41,7 @@ class Reservations:
         """Set aside more room for a transaction in a queue, as much as its caller may."""
         context, session = self.context, transaction.session
         assert session is not None, "nobody else reserves"
-        transaction.reserver = session.caller.place
+        _change_reserver(context, transaction, session.caller.place)
         if not session.caller.owner:
             more = more._replace(size=min(more.size, self._share(transaction, queue)))
         self._use(transaction)
@@ -70,12 +70,7 @@ class Reservations:
     def _share(self, transaction: OpenTransaction, queue: StoredQueue) -> int:
         """How many bytes more the caller of a transaction may have set aside."""
         context = self.context
-        mine = sum(
-            promise.size
-            for each in self.open.values()
-            if each.reserved and each.reserver == transaction.reserver
-            for promise in each.reserved.values()
-        )
+        mine = context.room.promised_to[transaction.reserver]
         free = context.room.free - context.room.low_water
         room = min(free, context.state.ledger.room(queue, free))
         return max(0, (room + mine) // RESERVATION_SHARE - mine)
@@ -136,4 +131,13 @@ def give_up_reservations(context: Context, transaction: OpenTransaction) -> None
 def _set(context: Context, transaction: OpenTransaction, number: int, after: Promise) -> None:
     before = transaction.reserved.get(number, NOTHING_RESERVED)
     transaction.reserved[number] = after
-    context.room.change(before, after)
+    context.room.change(before, after, transaction.reserver)
+
+
+def _change_reserver(context: Context, transaction: OpenTransaction, place: str) -> None:
+    """Count what a transaction has set aside for the caller that it belongs to now."""
+    if place != transaction.reserver:
+        size = sum(each.size for each in transaction.reserved.values())
+        context.room.promised_to.add(transaction.reserver, -size)
+        context.room.promised_to.add(place, size)
+        transaction.reserver = place

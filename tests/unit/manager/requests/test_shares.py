@@ -87,6 +87,30 @@ def test_a_receive_beyond_the_share_of_its_caller_costs_the_same_however_many_wa
     assert lines_when(200) < 2 * lines_when(2)
 
 
+def test_room_is_set_aside_at_the_same_cost_however_many_have_some(tmp_path):
+    driver = driver_with(tmp_path, *RULES)
+    ada = driver.session(ADA)
+    orders = ada.open("orders")
+
+    def reserve() -> None:
+        ada.ask(message_frames.Reserve(orders, ada.number_for(), 100, 100))
+
+    def lines() -> int:
+        costs = Costs()
+        costs.of("a reservation", reserve)
+        return costs.most
+
+    reserve()
+    few = lines()
+    for _ in range(200):
+        reserve()
+    assert lines() < 2 * few
+    room = look_into(driver.manager).room
+    assert room.promised_to == {ADA.place: 203 * 100}
+    driver.turn(SessionClosed(ada.number))
+    assert not room.promised_to
+
+
 def test_a_caller_has_its_share_of_the_unfinished_uploads(tmp_path, monkeypatch):
     monkeypatch.setattr("dray.manager.requests.uploads.UPLOADS_MAX", 8)
     driver = driver_with(tmp_path, *RULES)
