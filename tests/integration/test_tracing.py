@@ -90,6 +90,18 @@ def test_send_deliver_and_receive_are_spans_and_hang_together(managers, spans):
     assert deliver.attributes["messaging.operation.name"] == "deliver"
 
 
+def test_a_message_that_a_full_queue_refuses_is_delivered_and_one_for_no_queue_is_not(
+    managers, spans
+):
+    here, there, remote = managers
+    there.create_queue("full", quota=1)
+    for name in ("full", "missing"):
+        here.queue(remote.replace("orders", name)).send(b"refused")
+    until(lambda: len(list(here.dead_letters())) == 2)
+    assert "deliver full" in spans()
+    assert "deliver missing" not in spans()
+
+
 def test_each_message_of_a_batch_is_delivered_in_a_span_of_its_own(managers, spans, exporter):
     here, there, remote = managers
     here.queue(remote).send_many([b"a", b"b", dray.Message(b"c", traceparent=TRACEPARENT)])
