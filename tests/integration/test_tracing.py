@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -152,14 +153,14 @@ def test_a_large_message_whose_fragments_came_ahead_is_delivered_in_one_span(
     assert "has to be ended" not in caplog.text
 
 
-def test_a_span_processor_that_fails_spoils_no_delivery(managers, exporter, caplog):
+def test_a_span_processor_that_fails_spoils_no_delivery_and_no_receive(managers, exporter, caplog):
     from opentelemetry import trace
     from opentelemetry.sdk.trace import SpanProcessor
 
     class Failing(SpanProcessor):
         def on_start(self, span, parent_context=None):
             del parent_context
-            if span.name == "deliver failing":
+            if span.name in ("deliver failing", "receive failing"):
                 raise ZeroDivisionError
 
     trace.get_tracer_provider().add_span_processor(Failing())
@@ -169,6 +170,7 @@ def test_a_span_processor_that_fails_spoils_no_delivery(managers, exporter, capl
         here.queue(remote.replace("orders", "failing")).send(body)
         assert queue.receive(timeout=30).body == body
     assert caplog.text.count("a span of a delivery could not be made") == 1
+    assert caplog.text.count("a span of a receive could not be made") == 1
     assert "has to be ended" not in caplog.text
 
 
@@ -199,6 +201,8 @@ def test_a_receive_that_times_out_makes_no_span(managers, spans):
     _, there, _ = managers
     with pytest.raises(dray.ReceiveTimeout):
         there.create_queue("nothing", exist_ok=True).receive(timeout=0)
+    with suppress(dray.ReceiveTimeout):
+        assert not there.queue("nothing").receive_many(10, timeout=0)
     assert spans() == {}
 
 

@@ -6,6 +6,7 @@ A receive becomes a span once it has messages: a receiver that waits leaves none
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from dray.spans import attributes_of, context_of, tracer
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Tracer
 
+_log = logging.getLogger(__name__)
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
@@ -74,10 +76,19 @@ def traces_receive(method: _Call) -> _Call:
         began = 0 if active is None else time.time_ns()
         received = await method(self, *given, **named)
         if active is not None:
-            _tell_received(active, self.handle.name, received, began)
+            try:
+                _tell_received(active, self.handle.name, received, began)
+            except Exception:  # noqa: BLE001 - of any span processor of the program
+                # The messages have left their queue: their program must have them.
+                _log_once()
         return received
 
     return call  # type: ignore[return-value]
+
+
+@functools.cache
+def _log_once() -> None:
+    _log.exception("a span of a receive could not be made; the log tells of the first one only")
 
 
 @contextmanager
@@ -116,6 +127,8 @@ def _tell_received(active: Tracer, queue: str, received: Any, began: int) -> Non
     from opentelemetry.trace import SpanKind
 
     messages = getattr(received, "messages", received)
+    if messages == []:
+        return
     attributes = attributes_of("receive", "receive", queue)
     if isinstance(messages, list):
         attributes["messaging.batch.message_count"] = len(messages)
