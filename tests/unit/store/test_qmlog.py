@@ -62,6 +62,7 @@ def test_facts_that_a_checkpoint_has_are_left_out(log, reader):
     assert facts(reader, 0, 1) == [b"b", b"c"]
     assert facts(reader, 512, 2) == [b"c"]
     assert facts(reader, 1024, 3) == []
+    assert reader.chain(1024, 3, 0).next_fact == 3, "they are numbered on behind those"
 
 
 def test_groups_wrap_around_the_end_of_the_file(log, reader):

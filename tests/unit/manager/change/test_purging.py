@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from dray.errors import AccessDenied
 from dray.manager.change.purging import first_portion
 from dray.manager.disk import RoomLeft
 from dray.manager.entries import TAIL_BYTES
@@ -69,6 +70,15 @@ def test_of_what_expires_at_once_a_portion_leaves_and_the_rest_is_due_right_afte
     assert driver.manager.deadline() <= driver.now
     driver.advance(0.0)
     assert len(index) == 0
+
+
+@pytest.mark.parametrize("name", ["admin_queue$", "notify_queue$", "order_queue$"])
+def test_nobody_purges_a_queue_from_which_only_the_manager_takes_messages(
+    driver: ManagerDriver, name: str
+) -> None:
+    caller = driver.session()
+    with pytest.raises(AccessDenied, match="can only be peeked at"):
+        caller.call(PurgeQueue(caller.open(name)))
 
 
 def test_messages_that_are_held_are_noted_for_a_purge_a_portion_at_a_time(

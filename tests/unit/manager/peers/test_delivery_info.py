@@ -21,6 +21,13 @@ def delivery(caller: Caller) -> DeliveryInfo:
     return info
 
 
+def until_deadline(driver: ManagerDriver) -> float:
+    """In how many seconds the manager wants to look again; the time of day has few digits left."""
+    deadline = driver.manager.deadline()
+    assert deadline is not None
+    return round(deadline - driver.now, 4)
+
+
 def test_a_delivery_tells_where_it_stands(pair: Pair) -> None:  # noqa: F811
     caller = pair.source.session()
     queue = caller.open(ADDRESS)
@@ -102,7 +109,7 @@ def test_a_link_that_is_accepted_and_never_welcomed_is_dialled_again(driver: Man
     caller = driver.session()
     caller.send(caller.open(ADDRESS), Message(body=b"a"))
     driver.turn(LinkUp(PEER))
-    assert driver.manager.deadline() == pytest.approx(driver.now + 10.0)
+    assert until_deadline(driver) == pytest.approx(10.0)
     assert driver.advance(9.0) == []
     assert driver.advance(1.0) == [HangUp(PEER)]
     assert delivery(caller).history[-1].reason.startswith("it did not answer our Hello")
@@ -113,7 +120,7 @@ def test_waits_are_scaled_by_the_jitter_that_was_drawn(driver: ManagerDriver) ->
     caller = driver.session()
     caller.send(caller.open(ADDRESS), Message(body=b"a"))
     driver.turn(LinkDown(PEER, "refused", 0.5))
-    assert driver.manager.deadline() == pytest.approx(driver.now + 0.1)
+    assert until_deadline(driver) == pytest.approx(0.1)
 
 
 def test_a_tick_costs_nothing_for_queues_that_want_nothing(tmp_path: Path) -> None:
