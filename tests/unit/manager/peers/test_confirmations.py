@@ -59,6 +59,24 @@ def test_an_order_ack_that_one_fact_cannot_hold_is_noted_in_several(
     assert ("a", "d") in net.lines.values()
 
 
+@pytest.mark.parametrize("crashed", ["", "a"])
+def test_what_waits_for_word_when_its_source_crashes_is_a_dead_letter_there_once_word_has_come(
+    net: Net, crashed: str
+) -> None:
+    sender = net["a"].session()
+    sender.send(sender.open(ORDERS), Message(body=b"x", **KEPT))
+    net.deliver()
+    if crashed:
+        net.crash(crashed)
+        sender = net["a"].session()
+    assert count(sender, "order_queue$") == 1
+    receiver = net["d"].session()
+    receiver.call(queue_frames.PurgeQueue(receiver.open("orders")))
+    net.advance(31.0)
+    assert dead(sender) == [(MessageClass.NACK_Q_PURGED, b"x")]
+    assert count(sender, "order_queue$") == 0
+
+
 def test_an_order_ack_that_the_log_cannot_hold_is_noted_in_part_and_heard_again(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
