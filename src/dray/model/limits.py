@@ -107,8 +107,6 @@ PEERS_MET_MAX: Final = 10_000
 """Sources whose incarnations a destination keeps: 2 KB each, and more if they were copied."""
 SOURCES_OF_CALLER_MAX: Final = PEERS_MET_MAX // 4
 """Managers that are bound to one caller: it leaves room for those of three others."""
-MANAGER_ID_CHARACTERS: Final = 32
-"""A queue manager's id: 128 random bits. Others keep it with all that they know of a manager."""
 MESSAGE_NUMBER_MAX: Final = (1 << 63) - 1
 """Message numbers start at 1; transactions are numbered from the same range."""
 NUMBERS_LEASED: Final = 1 << 20

@@ -43,7 +43,6 @@ from dray.manager.session import Session
 from dray.manager.works import Works
 from dray.model.classes import MessageClass
 from dray.model.ids import Incarnation
-from dray.model.limits import MANAGER_ID_CHARACTERS
 from dray.model.names import parse_manager_address, parse_queue_address
 from dray.model.queue import PeerInfo
 from dray.wire.frames import Done, Hello, Welcome
@@ -215,8 +214,6 @@ def greet_manager(context: Context, session: Session, head: Hello) -> None:
             "a manager with this manager's own id called: a queue's address leads back to its own"
             " manager, or one data directory was copied from the other"
         )
-    if len(head.manager_id) != MANAGER_ID_CHARACTERS or not head.manager_id.isalnum():
-        raise ProtocolError(f"a manager says its id, which has {MANAGER_ID_CHARACTERS} characters")
     if len(head.incarnations) > INCARNATIONS_KEPT:
         raise ProtocolError(f"a manager says its last {INCARNATIONS_KEPT} incarnations at most")
     session.incarnations = head.incarnations

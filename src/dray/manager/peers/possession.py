@@ -61,7 +61,7 @@ def is_copy(context: Context, session: Session, head: Hello) -> bool:
 
 def welcome_with_proof(context: Context, session: Session, head: Hello, answer: Welcome) -> Welcome:
     """Show a manager that calls our key; raises `ProtocolError` if its own does not fit its id."""
-    if not head.manager_id or id_of(head.public) != head.manager_id:
+    if id_of(head.public) != head.manager_id:
         raise ProtocolError("the id of a queue manager is the fingerprint of its public key")
     own, once = context.state.identity.key, context.state.identity.connection_number()
     session.key = own.answering(once, head.public, head.once)

@@ -141,7 +141,7 @@ class EntryPages:
             at, slot = self._at(entries[start : start + self._key])
             page = self._pages[at]
             together = min(len(page) - slot, len(entries) - start)
-            if page[slot : slot + together] != entries[start : start + together]:
+            if not page.startswith(entries[start : start + together], slot):
                 together = self._entry
             self._cut(at, slot, slot + together)
             start += together

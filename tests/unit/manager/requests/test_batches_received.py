@@ -60,10 +60,7 @@ def test_a_batch_around_held_messages_leaves_them_alone(driver, caller):
 def test_a_frame_has_as_many_messages_as_fit_and_one_at_least(seed):
     rng = Random(seed)
     lengths = [rng.choice([1, 64, 1000, 70_000]) for _ in range(rng.randrange(400))]
-    entries = [
-        with_keys(pack_tail(staged(Extent(1, 0, length)), 0, 0), at)
-        for at, length in enumerate(lengths, 1)
-    ]
+    entries = entries_of(lengths)
     most, room = rng.choice([1, 2, 100, 128, 129, 1000]), rng.choice([1, 1000, 100_000, 0])
     expected, total = 0, 0
     for length in lengths[:most]:
@@ -72,6 +69,20 @@ def test_a_frame_has_as_many_messages_as_fit_and_one_at_least(seed):
             break
         expected += 1
     assert within_frame(iter(entries), most, room) == entries[:expected]
+
+
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 255, 256, 257])
+def test_of_many_messages_as_many_are_given_as_fit_to_the_byte(count):
+    entries = entries_of([1000] * 300)
+    for room in (count * 1000, count * 1000 + 999):
+        assert len(within_frame(iter(entries), 1000, room)) == count
+
+
+def entries_of(lengths: list[int]) -> list[bytes]:
+    return [
+        with_keys(pack_tail(staged(Extent(1, 0, length)), 0, 0), at)
+        for at, length in enumerate(lengths, 1)
+    ]
 
 
 def staged(extent: Extent) -> Staged:

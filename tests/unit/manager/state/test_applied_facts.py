@@ -6,7 +6,7 @@ import pytest
 
 from dray.errors import QueueExists, StoreCorrupt
 from dray.manager.entries import tail_of
-from dray.manager.facts import Committed, PositionsReserved, QueueCreated, Restored
+from dray.manager.facts import Committed, PositionsReserved, QueueCreated, QueueDeleted, Restored
 from dray.manager.state import State
 from dray.manager.state.stream_ends import StreamEnd, StreamEnds
 from dray.model.classes import QueueKind
@@ -55,6 +55,15 @@ def test_how_far_a_stream_was_heard_is_kept_though_its_queue_is_gone(driver: Man
     state = look_into(driver.manager).state
     state.apply(Committed(0, 0, [], [], heard=(GONE, 7)))
     assert state.heard[GONE] == 7
+    driver.leave_unchecked()
+
+
+def test_how_far_a_stream_was_heard_is_forgotten_with_its_queue(driver: ManagerDriver) -> None:
+    number = driver.session().open("dray://far:7340/news")
+    state = look_into(driver.manager).state
+    state.apply(Committed(0, 0, [], [], heard=(number, 7)))
+    state.apply(QueueDeleted(number, 0))
+    assert number not in state.heard
     driver.leave_unchecked()
 
 
