@@ -181,7 +181,9 @@ def test_a_wrong_value_of_a_property_is_refused_by_its_code(client, queue):
     assert client.put("/v1/queues/small", json={"quota": "1MiB"}).json()["quota"] == 1 << 20
     assert code_of(client.put("/v1/queues/x", json={"nothing": 1})) == (400, "bad-json")
     assert code_of(client.put("/v1/queues/x", json={"quota": -1})) == (400, "invalid-configuration")
-    assert code_of(client.get("/v1/nothing")) == (404, "no-such-path")
+    for method in ("GET", "POST", "PATCH", "DELETE", "ODD"):
+        for path in ("/v1", "/v1/nothing", "/v1/leases/"):
+            assert code_of(client.request(method, path)) == (404, "no-such-path")
     refused = client.patch("/v1/queues")
     assert code_of(refused) == (405, "method-not-allowed")
     assert "GET" in refused.headers["allow"]

@@ -99,17 +99,19 @@ def _routes() -> list[BaseRoute]:
         paths.append(Route(pattern, _Methods(rows)))
     # The longer ones first: a name of a queue could be anything.
     paths.sort(key=lambda each: -each.path.count("/"))
-    return [*paths, Route("/v1/{rest:path}", _unknown)]
+    return [*paths, Route("/v1", _Unknown()), Route("/v1/{rest:path}", _Unknown())]
 
 
 async def _document(_: Request) -> Response:
     return Response(msgspec.json.encode(document(ROWS)), media_type="application/json")
 
 
-async def _unknown(request: Request) -> Response:
-    return problem(
-        HttpRefusal(404, "no-such-path", f"there is no {request.url.path}; see {DOCUMENT}")
-    )
+class _Unknown:
+    """All other paths, by any method: a function would answer some methods only."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sentence = f"there is no {scope['path']}; see {DOCUMENT}"
+        await problem(HttpRefusal(404, "no-such-path", sentence))(scope, receive, send)
 
 
 class _Methods:

@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 import dray.aio
 from dray.console.http.refusal import HttpRefusal
@@ -45,21 +44,22 @@ def application(url: str, operators: str, *, private: bool = True) -> Starlette:
         await holders.close()
 
     pages = [Route(each, partial(passed_on, operators)) for each in OPERATORS]
-    programs = routes if private else [Route("/v1/{rest:path}", _closed)]
+    programs = routes if private else [Route("/v1/{rest:path}", _Closed())]
     app = Starlette(routes=[*pages, *programs], lifespan=lifespan)
     app.state.token_holders = holders
     return app
 
 
-async def _closed(request: Request) -> Response:
-    del request
-    return problem(
-        HttpRefusal(
+class _Closed:
+    """All paths of `/v1`, by any method: a function would answer some methods only."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = HttpRefusal(
             403, "needs-tls", "others on the network could read the tokens of this address; serve"
             " /v1 at a loopback address behind a proxy that speaks TLS, or by dray console with"
             " --tls-cert",
-        )
-    )  # fmt: skip
+        )  # fmt: skip
+        await problem(refused)(scope, receive, send)
 
 
 def main(url: str, address: str, operators: str) -> int:
