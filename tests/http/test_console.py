@@ -84,10 +84,11 @@ def _changes(route):
 def test_programs_are_refused_where_others_could_read_their_tokens():
     app = application("dray://127.0.0.1:1", "/nowhere", private=False)
 
-    async def ask():
-        transport = httpx.ASGITransport(app=app)
+    async def ask(method):
+        transport, said = httpx.ASGITransport(app=app), {"Authorization": "Bearer x"}
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-            return await client.get("/v1/queues", headers={"Authorization": "Bearer x"})
+            return await client.request(method, "/v1/queues", headers=said)
 
-    refused = asyncio.run(ask())
-    assert (refused.status_code, refused.json()["code"]) == (403, "needs-tls")
+    for method in ("GET", "POST"):
+        refused = asyncio.run(ask(method))
+        assert (refused.status_code, refused.json()["code"]) == (403, "needs-tls")
