@@ -180,10 +180,9 @@ class EntryPages:
             self._lasts.append(page[last : last + self._key])
 
     def _put(self, at: int, page: bytes) -> None:
-        """Let a page be another one, in two halves if it has grown too long."""
+        """Let a page be another one with the same last key, in two halves if it is too long."""
         if len(page) <= self._page:
             self._pages[at] = page
-            self._lasts[at] = self._last_key(page)
             return
         half = len(page) // self._entry // 2 * self._entry
         pieces = [page[:half], page[half:]]
