@@ -50,8 +50,10 @@ def settle(driver: ManagerDriver) -> int:
 def test_copies_move_to_journal_files_once_it_is_quiet(driver: ManagerDriver):
     journaled(driver, 5)
     assert kinds(driver, "orders;journal") == [Kind.RECOVERABLE] * 5
-    driver.advance(QUIET_S / 2)
-    assert kinds(driver, "orders;journal") == [Kind.RECOVERABLE] * 5
+    for _ in range(3):
+        driver.advance(QUIET_S / 2)
+        assert kinds(driver, "orders;journal") == [Kind.RECOVERABLE] * 5
+        driver.session()
     settle(driver)
     assert kinds(driver, "orders;journal") == [Kind.JOURNAL] * 5
     assert driver.manager.deadline() is None
@@ -80,11 +82,17 @@ def test_a_crash_before_the_sync_leaves_copies_where_they_were(driver: ManagerDr
     driver.crash()
     assert kinds(driver, "orders;journal") == before
     settle(driver)
+    assert kinds(driver, "orders;journal") == [Kind.JOURNAL] * 3
     assert bodies(driver, "orders;journal") == [bytes([nth]) * 500 for nth in range(3)]
 
 
 @pytest.mark.parametrize(
-    ("bound", "two"), [("STEP_BYTES", 2 * (HEADER_BYTES + 500)), ("STEP_MESSAGES_MAX", 2)]
+    ("bound", "two"),
+    [
+        ("STEP_BYTES", 2 * (HEADER_BYTES + 500)),
+        ("STEP_BYTES", HEADER_BYTES + 501),
+        ("STEP_MESSAGES_MAX", 2),
+    ],
 )
 def test_a_step_is_bounded_and_the_rest_follows(
     driver: ManagerDriver, monkeypatch, bound: str, two: int
@@ -92,7 +100,7 @@ def test_a_step_is_bounded_and_the_rest_follows(
     monkeypatch.setattr(f"dray.manager.change.compaction.{bound}", two)
     journaled(driver, 6, size=500)
     for _ in range(3):
-        assert driver.manager.deadline() is not None
+        assert driver.manager.deadline() == driver.now + QUIET_S
         driver.advance(QUIET_S)
     assert driver.manager.deadline() is None
     assert kinds(driver, "orders;journal") == [Kind.JOURNAL] * 6
@@ -156,6 +164,7 @@ def test_empty_files_go_back_to_the_file_system_some_a_step(driver: ManagerDrive
     assert driver.store.surplus_files > 2 * STEP_FILES
     driver.advance(QUIET_S)
     assert driver.store.counters.heap_files == before - STEP_FILES
+    assert driver.manager.deadline() == driver.now + QUIET_S
     settle(driver)
     assert driver.store.surplus_files == 0
     assert driver.store.counters.free_heap_files == 3
