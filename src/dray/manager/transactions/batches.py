@@ -126,8 +126,8 @@ def handle_drop_staged(
     context = transactions.context
     dropped = 0
     for name in head.staged:
-        number = _number_of(context, name)
-        if _is_staged(context, number, head.query, head.batch):
+        number = _staged_number(context, name, head.query, head.batch)
+        if number is not None:
             transactions.abort(transactions.open[number])
             dropped += 1
     context.answer(session, request_id, Done(dropped))
@@ -182,15 +182,17 @@ def _commit(transactions: Transactions, session: Session, head: CommitBatch) -> 
     number = head.transaction
     if not 0 < number <= MESSAGE_NUMBER_MAX or number in transactions.open:
         raise no_sense("transaction", f"an unused number from 1 to {MESSAGE_NUMBER_MAX}", number)
-    numbers = [_number_of(context, name) for name in head.staged]
-    for at in numbers:
-        if not _is_staged(context, at, head.query, head.batch):
+    numbers: list[int] = []
+    for name in head.staged:
+        at = _staged_number(context, name, head.query, head.batch)
+        if at is None:
             raise TransactionAborted(
                 f"work of batch {head.batch} of query {head.query!r} is no longer staged here: it"
                 " was dropped by age, by another run of the query or with its queue; nothing of"
                 " the batch is kept, run it again",
-                transaction_id=context.state.transaction_id(at),
+                transaction_id=name,
             )
+        numbers.append(at)
     if len(set(numbers)) != len(numbers):
         raise no_sense("staged", "transactions that are named once", head.staged)
     joined: dict[int, list[Staged]] = {}
@@ -288,12 +290,9 @@ def _staged_up_to(transactions: Transactions, session: Session, head: CommitBatc
             yield number
 
 
-def _is_staged(context: Context, number: int, query: str, batch: int) -> bool:
-    fact = context.state.prepared.get(number)
-    return isinstance(fact, BatchStaged) and (fact.query, fact.batch) == (query, batch)
-
-
-def _number_of(context: Context, name: str) -> int:
-    """The number of a transaction of ours; 0, which is nobody's, for one of another manager."""
+def _staged_number(context: Context, name: str, query: str, batch: int) -> int | None:
+    """The number of a transaction that is staged here for a batch; None if there is none."""
     manager, number = split_id(name)
-    return number if manager == context.state.manager_id else 0
+    fact = context.state.prepared.get(number) if manager == context.state.manager_id else None
+    is_staged = isinstance(fact, BatchStaged) and (fact.query, fact.batch) == (query, batch)
+    return number if is_staged else None

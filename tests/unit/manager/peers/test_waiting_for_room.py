@@ -111,6 +111,23 @@ def test_a_stream_waits_for_the_room_of_the_messages_that_were_left_out_and_of_n
     assert (count(pair), told_of_room(pair)) == (2, 1)
 
 
+def test_room_counts_from_what_was_used_when_a_message_was_refused(pair: Pair) -> None:
+    there, here = pair.destination.session(), pair.source.session()
+    other, orders = there.open("other"), here.open(ADDRESS)
+    there.send(other, message(QUOTA - 500))
+    here.send(orders, message(1_000))
+    pair.deliver()
+    receive_one(there)
+    pair.deliver()
+    there.send(other, *[message(2_000)] * 3)
+    here.send(orders, message(1_500))
+    pair.deliver()
+    assert count(pair) == 1
+    receive_one(there)
+    pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (2, 2), "more is used than after the first one"
+
+
 def test_what_was_left_out_of_a_frame_comes_in_order_and_in_few_rounds(pair: Pair) -> None:
     """Small messages, two hundred to a frame; those who receive take one at a time."""
     there, here = pair.destination.session(), pair.source.session()

@@ -77,6 +77,7 @@ def test_of_a_batch_only_what_found_no_room_is_told(driver: ManagerDriver) -> No
     refused = MessageClass.NACK_Q_EXCEED_QUOTA
     assert acknowledged(caller) == [(refused, f"{driver.manager_id}\\{caller.next_number - 1}")]
     assert dead(caller) == [(refused, bytes(400))]
+    assert caller.what_is_in("system$;deadxact")[1] == [bytes(400)], "it can be received"
     assert caller.call(queue_frames.DescribeQueue("orders")).info.message_count == 0
 
 

@@ -160,6 +160,14 @@ def test_only_the_attempt_that_the_driver_names_becomes_visible(job: Job) -> Non
     assert (job.bodies(), job.info().staged_count, prepared(job)) == ([b"row"], 0, [])
 
 
+def test_what_is_staged_at_another_queue_manager_is_named_and_not_committed_here(job: Job) -> None:
+    elsewhere = "a" * 32 + job.stage(b"one")[32:]
+    with pytest.raises(errors.TransactionAborted, match="no longer staged here") as raised:
+        job.commit(elsewhere)
+    assert raised.value.transaction_id == elsewhere
+    assert job.bodies() == []
+
+
 def test_an_attempt_that_stages_after_the_commit_leaves_nothing(job: Job) -> None:
     job.commit(job.stage(b"row"))
     late = job.stage(b"row")
