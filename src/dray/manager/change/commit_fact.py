@@ -211,7 +211,7 @@ class CommitFact:
                 context.notices.add(NoticeKind.ACKNOWLEDGMENT_LOST, queue.name, sentence)
                 continue
             staged = Staged(
-                extent, crc, number, 0, 0, context.now_us, message_class=wish.message_class
+                extent, crc, number, Part.PLAIN, 0, context.now_us, message_class=wish.message_class
             )
             self.join_own(queue, staged)
 

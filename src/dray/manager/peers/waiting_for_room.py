@@ -58,7 +58,6 @@ class WaitingForRoom:
         self.admitted(session, stream)
         waiting = Waiting(session, stream, queue, left_out[0], sum(left_out))
         self.for_quota[session.number, stream] = waiting
-        self._seen = self._use()
 
     def add_for_disk(
         self, session: Session, stream: int, queue: StoredQueue, left_out: list[int]

@@ -20,7 +20,7 @@ from dray.manager.change import CommitFact, heap_kind_in
 from dray.manager.context import Context
 from dray.manager.entries import Staged, packed_tails
 from dray.manager.queue import DEAD_LETTERS, DEAD_TRANSACTIONAL, REFUSED_BYTES, StoredQueue
-from dray.model.classes import MessageClass, QueueKind
+from dray.model.classes import MessageClass, Part, QueueKind
 from dray.store.kinds import Kind
 from dray.wire.message_frames import Send
 from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
@@ -91,7 +91,14 @@ def _tell(
         context.state.queues.numbered(dead).copies_skipped += 1
         return
     buried = Staged(
-        place, crc, header.number, 0, 0, context.now_us, copies=header.copies, message_class=FULL
+        place,
+        crc,
+        header.number,
+        Part.PLAIN,
+        0,
+        context.now_us,
+        copies=header.copies,
+        message_class=FULL,
     )
     if not fact.departures.move(dead, packed_tails([buried], 0, context.now_us)):
         context.store.discard(place)

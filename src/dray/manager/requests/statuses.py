@@ -29,7 +29,7 @@ from dray.manager.requests.receiving import hold
 from dray.manager.rights import no_status_queue
 from dray.manager.transactions import OpenTransaction, take
 from dray.manager.works import Works
-from dray.model.classes import MessageClass, QueueKind
+from dray.model.classes import MessageClass, Part, QueueKind
 from dray.model.limits import STATUS_BYTES_MAX, STATUSES_SEEN_MAX
 from dray.wire.record import HEADER_BYTES, read_header
 
@@ -75,7 +75,7 @@ class Statuses:
             extent, crc, number = context.own_messages.place(message)
         except (QuotaExceeded, StoreFull):
             return
-        staged = Staged(extent, crc, number, 0, 0, context.now_us)
+        staged = Staged(extent, crc, number, Part.PLAIN, 0, context.now_us)
         self._positions[assembly.key] = target.next_lookup_id
         fact = CommitFact(context)
         fact.join_own(target, staged)
