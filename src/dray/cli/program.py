@@ -209,8 +209,9 @@ def _escape_what_cannot_be_shown() -> None:
 
 def _forget_standard_output() -> None:
     """Keep the interpreter from failing again when it flushes at its end."""
+    output = sys.stdout.fileno()
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
+    os.dup2(null, output)
     os.close(null)
 
 
