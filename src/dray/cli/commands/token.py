@@ -47,7 +47,7 @@ def command() -> None:
 @takes_url_and_json
 def create(settings: Settings, *, name: str, expires: float | None, data: str | None) -> None:
     """Print a new token, once: its holder is the caller token:NAME."""
-    # Of a name that is too long for any file, the error comes from where it is used.
+    # A name that is too long for any file fails where it is used, with a sentence of its own.
     is_new = data is not None and not os.path.exists(data)  # noqa: PTH110 - it raises nothing
     with _owned(settings, data, may_begin=True) as manager:
         token = manager.create_token(name, expires)
