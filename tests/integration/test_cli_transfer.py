@@ -128,7 +128,7 @@ def test_nobody_asks_and_the_command_says_so_in_one_line(stage):
 
 
 def test_an_accept_without_an_offer_says_what_it_waits_for(stage, monkeypatch, capsys):
-    monkeypatch.setattr("dray.cli.commands.transfer.SAID_AFTER_S", 0.01)
+    monkeypatch.setattr("dray.cli.incoming_files.SAID_AFTER_S", 0.01)
     status = run(["--url", stage.url, "transfer", "accept", "reports", "--timeout", "0.02"])
     assert status == dray.ReceiveTimeout.exit_status
     assert "dray: waiting for an offer in 'reports'" in capsys.readouterr().err

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
 
 import click
 
@@ -14,6 +17,7 @@ from dray.model.words import counted, human_size
 
 SAID_AFTER_S = 2.0
 """A person begins to wonder."""
+_Taken = TypeVar("_Taken")
 
 
 class ShownFiles:
@@ -66,6 +70,18 @@ class ShownFiles:
             )
         else:
             click.echo(f"dray: {path}: {told.error}; the message was {told.fate}", err=True)
+
+
+def patiently(
+    take: Callable[[float | None], _Taken], wait: float | None, waits_for: Callable[[], str]
+) -> _Taken:
+    """Take something within `wait` seconds; after a moment without it say what is waited for."""
+    if wait is not None and wait <= SAID_AFTER_S:
+        return take(wait)
+    with suppress(ReceiveTimeout):
+        return take(SAID_AFTER_S)
+    click.echo(f"dray: {waits_for()}", err=True)
+    return take(None if wait is None else wait - SAID_AFTER_S)
 
 
 def say_that_it_waits(queue: dray.Queue, wait: float | None) -> float | None:

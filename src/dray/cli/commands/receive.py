@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 import dray
 from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, on_interrupt, was_committed
-from dray.cli.incoming_files import SAID_AFTER_S, ShownFiles, say_that_it_waits, waits_for
+from dray.cli.incoming_files import ShownFiles, patiently, say_that_it_waits, waits_for
 from dray.cli.option_types import Seconds
 from dray.cli.output import print_json, standard_output_is_closed
 from dray.cli.progress import progress
@@ -196,24 +196,13 @@ def _take_all(settings: Settings, taker: MessageTaker, most: int, timeout: float
         for count in range(most):
             wait = timeout if timeout is not None or count == 0 else 0
             try:
-                taken = _take_patiently(taker, wait)
+                taken = patiently(taker.take_one, wait, taker.waits_for)
             except ReceiveTimeout:
                 if count == 0:
                     raise
                 return
             done += 1
             _tell(settings, taken)
-
-
-def _take_patiently(taker: MessageTaker, wait: float | None) -> Taken:
-    """Receive one message, and after a moment without one say what is waited for."""
-    if wait is not None and wait <= SAID_AFTER_S:
-        return taker.take_one(wait)
-    try:
-        return taker.take_one(SAID_AFTER_S)
-    except ReceiveTimeout:
-        click.echo(f"dray: {taker.waits_for()}", err=True)
-    return taker.take_one(None if wait is None else wait - SAID_AFTER_S)
 
 
 def check_usage(context: click.Context) -> list[str]:

@@ -6,20 +6,19 @@ If either end is interrupted, it keeps its state, and `dray transfer resume` con
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 import dray
-from dray.cli.incoming_files import SAID_AFTER_S
+from dray.cli.incoming_files import patiently
 from dray.cli.option_types import Seconds, Size
 from dray.cli.output import printable
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import (
     Misuse,
-    ReceiveTimeout,
     TargetUnwritable,
     TransferCancelled,
     TransferSourceChanged,
@@ -136,19 +135,12 @@ def accept(
 ) -> None:
     """Accept the next file offered at QUEUE; resume an unfinished one from there first."""
     with settings.connect() as manager:
-        _save(settings, _accepted(manager, queue, timeout, direct=direct), Path(target))
-
-
-def _accepted(
-    manager: dray.Manager, queue: str, timeout: float | None, *, direct: bool | None
-) -> dray.Incoming:
-    """Accept a file, and after a moment without an offer say what is waited for."""
-    if timeout is None or timeout > SAID_AFTER_S:
-        with suppress(ReceiveTimeout):
-            return manager.accept_file(queue, SAID_AFTER_S, direct=direct)
-        click.echo(f"dray: waiting for an offer in {queue!r} (Ctrl-C ends it)", err=True)
-        timeout = None if timeout is None else timeout - SAID_AFTER_S
-    return manager.accept_file(queue, timeout, direct=direct)
+        incoming = patiently(
+            lambda wait: manager.accept_file(queue, wait, direct=direct),
+            timeout,
+            lambda: f"waiting for an offer in {queue!r} (Ctrl-C ends it)",
+        )
+        _save(settings, incoming, Path(target))
 
 
 @command.command("list")
