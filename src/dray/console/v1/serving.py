@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 import dray.aio
 from dray.console.http.refusal import HttpRefusal
@@ -29,6 +29,12 @@ from dray.console.v1.routes import routes
 from dray.model.names import shown_host
 from dray.net.listening import http_address, listening_socket
 from dray.net.tokens import is_within_machine
+
+_CLOSED: Final = HttpRefusal(
+    403, "needs-tls", "others on the network could read the tokens of this address; serve"
+    " /v1 at a loopback address behind a proxy that speaks TLS, or by dray console with"
+    " --tls-cert",
+)  # fmt: skip
 
 
 def application(url: str, operators: str, *, private: bool = True) -> Starlette:
@@ -44,22 +50,11 @@ def application(url: str, operators: str, *, private: bool = True) -> Starlette:
         await holders.close()
 
     pages = [Route(each, partial(passed_on, operators)) for each in OPERATORS]
-    programs = routes if private else [Route("/v1/{rest:path}", _Closed())]
+    # An answer, and no function, which would be asked by some methods only.
+    programs = routes if private else [Route("/v1/{rest:path}", problem(_CLOSED))]
     app = Starlette(routes=[*pages, *programs], lifespan=lifespan)
     app.state.token_holders = holders
     return app
-
-
-class _Closed:
-    """All paths of `/v1`, by any method: a function would answer some methods only."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = HttpRefusal(
-            403, "needs-tls", "others on the network could read the tokens of this address; serve"
-            " /v1 at a loopback address behind a proxy that speaks TLS, or by dray console with"
-            " --tls-cert",
-        )  # fmt: skip
-        await problem(refused)(scope, receive, send)
 
 
 def main(url: str, address: str, operators: str) -> int:
