@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import click
@@ -20,13 +20,16 @@ from dray.cli.settings import CommandGroup, Settings
 from dray.net.doors import URL_VARIABLE, default_url
 from dray.net.tokens import TOKEN_VARIABLE
 
+if TYPE_CHECKING:
+    from dray.daemon.config import ServeOptions
+
 _KINDS: Final = {
     "serve": "queue manager",
     "watch": "watched folder",
     "receive": "receiver",
 }
 _VARIABLES: Final = ("DRAY_URL", "DRAY_CA", "DRAY_CERT", "DRAY_KEY", "DRAY_LISTEN")
-_FILES: Final = ("config", "tls_cert", "tls_key", "tls_ca", "tls_client_ca")
+_FILES: Final = ("tls_cert", "tls_key", "tls_ca", "tls_client_ca")
 """Options of a queue manager that name files which it reads."""
 _OWN_FILES: Final = ("ca", "cert", "key", "token_file")
 """The same of a client."""
@@ -98,8 +101,12 @@ def print_unit(
             receive.check_usage(parsed)
     _check_callee(kind, root.ensure_object(Settings))
     command = [*_program(), *_global_words(root), kind, *arguments]
-    writes = _places(kind, given)
-    reads = [Path(command[0]), Path(sys.prefix), Path(sys.base_prefix), *_read(kind, given, root)]
+    if kind == "serve":
+        options = options_of(**given)
+        writes, named = _written_by(options), _read_by(options, given["config"])
+    else:
+        writes, named = _places(kind, given), _read(root)
+    reads = [Path(command[0]), Path(sys.prefix), Path(sys.base_prefix), *named]
     account = user or _account()
     relative = [each for each in (*writes, *reads) if not each.is_absolute()]
     home = _start(account, relative)
@@ -205,12 +212,21 @@ def _account() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
+def _written_by(options: ServeOptions) -> list[Path]:
+    """The directories in which a queue manager writes."""
+    doors = (options.socket, options.http, options.console)
+    return [Path(options.data), *(Path(each).parent for each in doors if each and "/" in each)]
+
+
+def _read_by(options: ServeOptions, config: str | None) -> list[Path]:
+    """The files that a queue manager reads."""
+    named = [config, *(getattr(options, each) for each in _FILES)]
+    named += [each.token_file for each in options.peers]
+    return [Path(each) for each in named if each is not None]
+
+
 def _places(kind: str, given: Mapping[str, Any]) -> list[Path]:
-    """The directories in which the command writes; raises `InvalidConfiguration`."""
-    if kind == "serve":
-        options = options_of(**given)
-        doors = (options.socket, options.http, options.console)
-        return [Path(options.data), *(Path(each).parent for each in doors if each and "/" in each)]
+    """The directories in which a watched folder or a receiver writes."""
     if kind == "receive":
         target = given["folder"]
         return [] if target is None or target == "-" or "://" in target else [Path(target)]
@@ -228,13 +244,8 @@ def _places(kind: str, given: Mapping[str, Any]) -> list[Path]:
     return [Path(given["state"]), watched]
 
 
-def _read(kind: str, given: Mapping[str, Any], root: click.Context) -> list[Path]:
-    """The files that the command reads, and the socket of the queue manager that it calls."""
-    if kind == "serve":
-        options = options_of(**given)
-        named = [given["config"], *(getattr(options, each) for each in _FILES[1:])]
-        named += [each.token_file for each in options.peers]
-        return [Path(each) for each in named if each is not None]
+def _read(root: click.Context) -> list[Path]:
+    """The files that a client reads, and the socket of the queue manager that it calls."""
     settings = root.ensure_object(Settings)
     named = [getattr(settings, each) for each in _OWN_FILES]
     named += [os.environ.get(f"DRAY_{each.upper()}") for each in _OWN_FILES[:3]]
