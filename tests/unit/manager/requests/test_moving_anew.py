@@ -266,6 +266,20 @@ def test_a_move_is_refused_as_a_whole_for_each_reason_by_name(driver: ManagerDri
     for target in (queue, other):
         with pytest.raises(errors.Misuse, match="moves only between 'orders' and its sub-queues"):
             caller.call(message_frames.Move(queue, first, target, 0))
+    far, files = caller.open(ELSEWHERE), caller.create("files", transactional=True)
+    with pytest.raises(errors.AccessDenied, match="can only be peeked at"):
+        move(caller, far, [first], other)
+    number = caller.number_for()
+    send_large(caller, files, 2, number)
+    caller.commit(number, 3)
+    with pytest.raises(errors.LargeMessageMixing, match="'files'"):
+        move(caller, queue, [first], files)
+    number = caller.number_for()
+    # It has been told that it is aborted, and stays so.
+    asked = message_frames.Outcome(f"{driver.manager_id}\\{number}")
+    assert caller.call(asked).status == "aborted"
+    with pytest.raises(errors.TransactionAborted):
+        caller.call(message_frames.MoveMessages(queue, [first], other, number))
     assert positions(driver, queue) == [first, second]
 
 

@@ -8,10 +8,10 @@ from dray.errors import AccessDenied, QueueNotFound
 from dray.manager.events import AccessChanged
 from dray.model.access import Access
 from dray.model.message import Message
-from dray.wire import frames, message_frames
+from dray.wire import frames, message_frames, transfer_frames
 from tests.inspection import look_into
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair
-from tests.unit.manager.rights.test_table import ADA, allowing, driver_with
+from tests.unit.manager.rights.test_table import ADA, FAR, allowing, driver_with
 
 
 def test_a_right_that_is_taken_back_is_gone_at_the_next_frame(tmp_path):
@@ -60,3 +60,13 @@ def test_tokens_for_peers_change_with_the_rules_only_if_they_are_given(driver):
         driver.turn(AccessChanged(Access(), tokens))
         shown.append(driver.manager.hello(PEER).token)
     assert shown == ["", "secret", "secret", ""]
+
+
+def test_a_post_to_another_host_is_refused_once_its_right_is_taken_back(tmp_path):
+    driver = driver_with(tmp_path, allowing("user:ada", "forward", hosts="elsewhere:7340"))
+    ada = driver.session(ADA)
+    post = transfer_frames.Post("box", b"", FAR)
+    assert not ada.answers(ada.ask(post))
+    driver.turn(AccessChanged(Access([allowing("user:ada", "see", "orders")])))
+    (answer,) = ada.answers(ada.ask(post))
+    assert answer.head.error == "access-denied"

@@ -140,7 +140,7 @@ def test_a_number_of_another_caller_is_refused_in_each_frame_that_has_one(tmp_pa
 def test_an_outgoing_queue_is_seen_by_its_name_and_sent_to_by_its_host(tmp_path):
     remote = "dray://depot:7340/x"
     rules = (
-        allowing("user:ada", "see", "*depot*"),
+        allowing("user:ada", "see send", "*depot*"),
         allowing("token:bob", "forward", "", "depot:7340"),
     )
     driver = driver_with(tmp_path, *rules)

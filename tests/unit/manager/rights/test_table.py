@@ -310,9 +310,27 @@ def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
         asked,
     ):
         assert isinstance(refused(bob, head), TransactionSequence), head
+    bob.next_number = theirs
+    with pytest.raises(TransactionSequence, match="not leased to this caller"):
+        bob.send(queue, Message())
     bob.next_number = kept
     bob.send(queue, Message(body=b"own"))
     ada.call(asked)
+
+
+def test_the_number_of_another_caller_is_no_secret_to_who_manages_all_and_elsewhere_is_none(
+    tmp_path,
+):
+    driver = driver_with(
+        tmp_path, allowing("user:ada", "send", "orders"), allowing(BOB.name, "manage")
+    )
+    ada, bob = driver.session(ADA), driver.session(BOB)
+    here = f"{driver.manager_id}\\{bob.number_for()}"
+    assert isinstance(refused(ada, message_frames.Outcome(here)), TransactionSequence)
+    elsewhere = f"{'f' * 32}\\{bob.number_for()}"
+    assert ada.call(message_frames.Outcome(elsewhere)).status == "unknown"
+    of_adas = f"{driver.manager_id}\\{ada.number_for()}"
+    assert isinstance(bob.call(message_frames.Outcome(of_adas)), message_frames.OutcomeIs)
 
 
 def test_a_batch_that_goes_on_in_the_lease_of_another_caller_is_refused(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from dray.errors import AccessDenied, Misuse, QueueNotFound
 from dray.manager.events import CallerProven, CloseSession
 from dray.model.callers import Caller
+from dray.model.message import Message
 from dray.model.tokens import digest_of_token
 from dray.wire import message_frames, queue_frames, token_frames
 from tests.unit.manager.rights.test_table import ADA, allowing, driver_with, refused
@@ -173,3 +174,15 @@ def test_the_number_of_tokens_is_bounded_and_one_may_be_set_anew(driver, monkeyp
         create(driver, "third", "three")
     driver.session().call(token_frames.RevokeToken("till"))
     create(driver, "third", "three")
+
+
+def test_a_receive_that_waits_by_a_revoked_token_gets_nothing(tmp_path):
+    """The connection of the token may be there a moment longer."""
+    driver = driver_with(tmp_path, allowing("token:till", "receive", "orders"))
+    create(driver)
+    till, owner = driver.session(HERE, token=TOKEN), driver.session()
+    request = till.ask(message_frames.Receive(till.open("orders"), 0, None))
+    owner.call(token_frames.RevokeToken("till"))
+    owner.send(owner.open("orders"), Message(body=b"1"))
+    assert [each.head.error for each in till.answers(request)] in ([], ["queue-not-found"])
+    assert owner.what_is_in("orders")[1] == [b"1"]
