@@ -4,6 +4,10 @@ Rows carry what is known of payloads and where they are; executors pull the byte
 manager straight into files. Heavy bytes cross no shuffle and never have to fit in memory.
 """
 
+import dray.spark.extra  # noqa: F401 - before all that needs the packages
+
+# isort: split
+
 from dray.spark.auditing.audit import audit
 from dray.spark.auditing.report import AuditReport
 from dray.spark.java import Java, find_java

@@ -30,12 +30,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import as_file, files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import checked
-from dray.errors import InvalidConfiguration, JavaMissing
+from dray.errors import JavaMissing
 from dray.spark.failure import errors_told
 from dray.spark.java import Java, find_java
 from dray.spark.query_end import STOP_S
@@ -60,15 +59,6 @@ _QUERIES = {
 """Settings of any session of ours, wherever its tasks run."""
 
 
-def require_spark() -> None:
-    """Raise `InvalidConfiguration`, with what to do, where the extra is not installed."""
-    for module in ("pyspark", "pyarrow", "pandas"):
-        if find_spec(module) is None:
-            raise InvalidConfiguration(
-                f"{module} is not installed; `pip install 'dray[spark]'` brings Spark"
-            )
-
-
 @checked
 @contextmanager
 def spark_session(
@@ -84,9 +74,8 @@ def spark_session(
     any other program gets a local session, unless `master` names a cluster. In a session of our
     own, Spark raises errors of Dray as they are: one sentence and no trace.
 
-    Raises `JavaMissing` where Spark cannot run, `InvalidConfiguration` where it is not installed.
+    Raises `JavaMissing` where Spark cannot run.
     """
-    require_spark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -251,6 +251,4 @@ def require_spark() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("dray"):
             raise
-        raise InvalidConfiguration(
-            f"{error.name} is not installed; `pip install 'dray[spark]'` brings Spark"
-        ) from error
+        raise InvalidConfiguration(str(error)) from error

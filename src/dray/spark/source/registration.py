@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import checked
-from dray.spark.session import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Make `format("dray")` known to a session, also where Dray was shipped and not installed.
 
-    A session finds the format by itself where Dray is installed. Raises `InvalidConfiguration` if
-    Spark is not.
+    A session finds the format by itself where Dray is installed.
     """
-    require_spark()
     from dray.spark.source.data_source import DraySource
 
     spark.dataSource.register(DraySource)
