@@ -251,4 +251,6 @@ def require_spark() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("dray"):
             raise
-        raise InvalidConfiguration(str(error)) from error
+        raise InvalidConfiguration(
+            f"{error.name} is not installed; `pip install 'dray[spark]'` brings Spark"
+        ) from error
