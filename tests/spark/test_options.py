@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ from dray.spark.source.options import read_options
 from dray.spark.source.reader import StreamReader
 
 LEAST = {"url": "dray://127.0.0.1", "queue": "orders"}
+MANY = "9" * 5_000
+
+
+def at(*, born=1, lookup_id=1):
+    """Offsets with one queue."""
+    return {"m": {"q": {"born": born, "lookup_id": lookup_id}}}
 
 
 def test_keys_are_taken_in_any_case_and_lists_apart():
@@ -104,6 +111,21 @@ def test_the_defaults_are_those_of_the_documentation():
         (LEAST | {"minOffsetsPerTrigger": "1", "maxTriggerDelay": "5"}, "units ms, s, m, h"),
         (LEAST | {"minOffsetsPerTrigger": "1", "maxTriggerDelay": "0s"}, "maxTriggerDelay is '0s'"),
         (LEAST | {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "the lower of the"),
+        (LEAST | {"startingOffsets": "[" * 100_000}, "startingOffsets is '[[[["),
+        (LEAST | {"endingOffsets": json.dumps(at(lookup_id=10**30))}, "is '{"),
+        (
+            LEAST | {"endingOffsets": '{"m": {"q": {"born": ' + MANY + ', "lookup_id": 1}}}'},
+            "is '{",
+        ),
+        (LEAST | {"startingOffsets": json.dumps(at(lookup_id=1e3))}, "is '{"),
+        (LEAST | {"startingOffsets": json.dumps(at(born=1 << 63))}, "is '{"),
+        (LEAST | {"startingTimestamp": MANY}, "startingTimestamp is '9999"),
+        (LEAST | {"endingTimestamp": MANY}, "endingTimestamp is '9999"),
+        (LEAST | {"minOffsetsPerTrigger": "1", "maxTriggerDelay": MANY + "ms"}, "units ms, s, m"),
+        (LEAST | {"commitEvery": MANY + "ms"}, "units ms, s, m"),
+        (LEAST | {"maxOffsetsPerTrigger": MANY}, "at most 18 digits"),
+        (LEAST | {"minPartitions": MANY}, "at most 18 digits"),
+        (LEAST | {"claimTimeout": MANY}, "at most 18 digits"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(given, said):
@@ -112,6 +134,12 @@ def test_an_option_that_makes_no_sense_is_refused(given, said):
 
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1_000
+
+
+def test_more_tasks_than_a_queue_is_divided_into_are_as_many_as_it_can_be():
+    assert read_options(LEAST | {"minPartitions": "4096"}).partitions == 4_096
+    assert read_options(LEAST | {"minPartitions": "5000"}).partitions == 4_096
 
 
 def test_a_landing_goes_on_over_what_is_gone_and_still_refuses_a_queue_made_anew():

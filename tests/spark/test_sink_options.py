@@ -46,6 +46,9 @@ def read(given, columns=BODY, *, overwrite=False, stream=False):
         ({**QUEUE, "batch_id": "1"}, BODY, "give both options or none"),
         ({**QUEUE, "query_id": "write$1", "batch_id": "1"}, BODY, "so choose another one"),
         ({**QUEUE, "query_id": "q", "batch_id": "-1"}, BODY, "a number from 0 on"),
+        ({**QUEUE, "query_id": "q", "batch_id": f"{1 << 64}"}, BODY, "batch_id must be"),
+        ({**QUEUE, "query_id": "q", "batch_id": "9" * 5_000}, BODY, "batch_id must be"),
+        ({**QUEUE, "query_id": "q" * 201, "batch_id": "1"}, BODY, "query_id has 201 characters"),
     ],
 )
 def test_what_cannot_be_written_is_refused_in_a_sentence(given, columns, sentence):

@@ -22,6 +22,8 @@ _SIZES = {
     "gb": 10**9,
     "tb": 10**12,
 }
+_DIGITS_MAX = 18
+"""Digits of a number that fits 64 bits, whatever they are."""
 _FORM = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)\s*\Z", re.ASCII)
 
 
@@ -30,6 +32,12 @@ def counted(count: int, noun: str = "message") -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {re.sub('(?<![aeiou])y$', 'ie', noun)}s"
+
+
+def whole_number(text: str) -> int | None:
+    """Read a number in decimal digits, at most 18 of them; None for any other text."""
+    is_one = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
+    return int(text) if is_one else None
 
 
 def duration(seconds: float) -> str:

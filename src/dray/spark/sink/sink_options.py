@@ -17,7 +17,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
+from dray.model.arguments import shown
+from dray.model.limits import QUERY_ID_CHARACTERS_MAX
 from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
+from dray.model.words import whole_number
 from dray.net.doors import default_url
 
 if TYPE_CHECKING:
@@ -83,9 +86,14 @@ def read_sink_options(
         raise InvalidConfiguration(
             "df.write knows a batch by query_id and batch_id together; give both options or none"
         )
+    if len(options.query_id) > QUERY_ID_CHARACTERS_MAX:
+        raise InvalidConfiguration(
+            f"query_id has {len(options.query_id):,} characters, and"
+            f" {QUERY_ID_CHARACTERS_MAX} are the most; choose a shorter one"
+        )
     if options.query_id.startswith((UNNAMED_WRITE, REQUEST_KEY)):
         raise InvalidConfiguration(
-            f"query_id is {options.query_id!r}; names that begin with {UNNAMED_WRITE!r} or"
+            f"query_id is {shown(options.query_id)}; names that begin with {UNNAMED_WRITE!r} or"
             f" {REQUEST_KEY!r} are of writes and requests without a query, so choose another one"
         )
     _check_columns(schema, options)
@@ -96,9 +104,12 @@ def _batch_id(by_key: Mapping[str, str]) -> int | None:
     given = by_key.get("batch_id")
     if given is None:
         return None
-    if not given.isascii() or not given.isdecimal():
-        raise InvalidConfiguration(f"batch_id must be a number from 0 on, not {given!r}")
-    return int(given)
+    number = whole_number(given)
+    if number is None:
+        raise InvalidConfiguration(
+            f"batch_id must be a number from 0 on, of at most 18 digits, not {shown(given)}"
+        )
+    return number
 
 
 def _check_columns(schema: StructType, options: SinkOptions) -> None:

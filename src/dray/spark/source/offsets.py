@@ -21,6 +21,7 @@ from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from dray.errors import QueueRecreated
+from dray.model.limits import MESSAGE_NUMBER_MAX
 
 Offsets = dict[str, dict[str, dict[str, int]]]
 _PARTS = {"born", "lookup_id"}
@@ -73,7 +74,7 @@ def check_offsets(value: Any) -> Offsets:
             if not isinstance(offset, dict) or not _PARTS <= set(offset) <= _PARTS | {"gone"}:
                 raise ValueError(f"the offset of {queue!r} is {offset!r}")
             for part in offset.values():
-                if not isinstance(part, int) or isinstance(part, bool) or part < 0:
+                if type(part) is not int or not 0 <= part <= MESSAGE_NUMBER_MAX:
                     raise ValueError(f"the offset of {queue!r} is {offset!r}")
     return value
 

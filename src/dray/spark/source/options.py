@@ -42,7 +42,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
-from dray.model.words import size_in_bytes
+from dray.model.arguments import shown
+from dray.model.limits import RANGE_PIECES_MAX
+from dray.model.words import size_in_bytes, whole_number
 from dray.net.doors import default_url
 from dray.spark.schema import schema_for
 from dray.spark.source.offsets import Offsets, check_offsets
@@ -134,7 +136,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         trigger_delay_s=_duration(by_key, "maxTriggerDelay") or TRIGGER_DELAY_S,
         rows_max=_number(by_key, "maxOffsetsPerTrigger"),
         bytes_max=_size(by_key, "maxBytesPerTrigger"),
-        partitions=_number(by_key, "minPartitions") or PARTITIONS_DEFAULT,
+        partitions=min(_number(by_key, "minPartitions") or PARTITIONS_DEFAULT, RANGE_PIECES_MAX),
         partitions_given="minpartitions" in by_key,
         fail_on_data_loss=fail_on_data_loss,
         accept_new_queue=accept_new_queue,
@@ -211,9 +213,12 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name.lower())
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise InvalidConfiguration(f"{name} is {text!r}; it must be a whole number above zero")
-    return int(text)
+    number = whole_number(text)
+    if not number:
+        raise InvalidConfiguration(
+            f"{name} is {shown(text)}; it must be a whole number above zero, of at most 18 digits"
+        )
+    return number
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:
@@ -222,7 +227,7 @@ def _size(options: Mapping[str, str], name: str) -> int | None:
         return None
     size = size_in_bytes(text)
     if not size:
-        raise InvalidConfiguration(f"{name} is {text!r}; it must be above zero")
+        raise InvalidConfiguration(f"{name} is {shown(text)}; it must be above zero")
     return size
 
 
@@ -231,13 +236,14 @@ def _time(options: Mapping[str, str], name: str) -> float | None:
     text = options.get(name.lower())
     if text is None:
         return None
-    if text.isascii() and text.isdecimal():
-        return int(text) / 1000
+    milliseconds = whole_number(text)
+    if milliseconds is not None:
+        return milliseconds / 1000
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidConfiguration(
-            f"{name} is {text!r}; it can be milliseconds since the epoch, or ISO text such as"
+            f"{name} is {shown(text)}; it can be milliseconds since the epoch, or ISO text such as"
             " 2026-11-22T10:00:00Z"
         ) from error
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
@@ -248,12 +254,13 @@ def _duration(options: Mapping[str, str], name: str) -> float | None:
     if text is None:
         return None
     found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    number = None if found is None else whole_number(found[1])
+    if found is None or number is None:
         raise InvalidConfiguration(
-            f"{name} is {text!r}; it must be a whole number with one of the units"
+            f"{name} is {shown(text)}; it must be a whole number with one of the units"
             f" {', '.join(_UNITS_S)}, such as 15m"
         )
-    return int(found[1]) * _UNITS_S[found[2]]
+    return number * _UNITS_S[found[2]]
 
 
 def _offsets(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | Offsets:
@@ -262,8 +269,8 @@ def _offsets(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> s
         return text
     try:
         return check_offsets(json.loads(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidConfiguration(
-            f'{name} is {text!r}; it can be {", ".join(words)} or {{"<manager id>":'
+            f'{name} is {shown(text)}; it can be {", ".join(words)} or {{"<manager id>":'
             ' {"<queue>": {"born": <QueueInfo.born>, "lookup_id": <lookup id>}}}'
         ) from error
