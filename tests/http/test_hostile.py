@@ -81,6 +81,9 @@ def test_a_request_with_two_readings_is_refused_and_sends_nothing(client, queue,
         b"GET /v1/queues HTTP/1.1\r\n" + b"X: " + b"y" * 200_000 + b"\r\n\r\n",
         b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET /v1/queues HTTP/1.1\r\n" + b"X: y\r\n" * 30_000 + b"\r\n",
+        b"GET /v1/queues HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: "
+        + b"y" * 17_000
+        + b"\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200,
     ],
 )

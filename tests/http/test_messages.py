@@ -122,6 +122,7 @@ def test_properties_travel_as_headers(client, queue):
         if "Time-To" not in name:
             assert lease.headers[name] == value, name
     assert lease.headers["dray-message-class"] == "normal"
+    assert all(lease.headers.values()), "a property without a value has no header"
     with_values = {each.header.lower() for each in (*SENT, *RECEIVED)}
     assert with_values >= {n for n in lease.headers if n.startswith("dray-")} - {
         "dray-kind", "dray-size", "dray-receive-id",
@@ -182,7 +183,7 @@ def test_a_wrong_value_of_a_property_is_refused_by_its_code(client, queue):
     assert code_of(client.put("/v1/queues/x", json={"nothing": 1})) == (400, "bad-json")
     assert code_of(client.put("/v1/queues/x", json={"quota": -1})) == (400, "invalid-configuration")
     for method in ("GET", "POST", "PATCH", "DELETE", "ODD"):
-        for path in ("/v1", "/v1/nothing", "/v1/leases/"):
+        for path in ("/v1", "/v1/nothing", "/v1/leases/", "/v1/queues/a%0Ab", "/nothing"):
             assert code_of(client.request(method, path)) == (404, "no-such-path")
     refused = client.patch("/v1/queues")
     assert code_of(refused) == (405, "method-not-allowed")

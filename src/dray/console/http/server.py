@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dray.console.http.handshakes import HttpsHandshakes
 from dray.console.http.limits import CONNECTIONS_MAX, GRACE_S, HEAD_BYTES_MAX
@@ -32,7 +33,7 @@ def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
 
     shaking = None if tls is None else HttpsHandshakes(tls, OwnProtocol)
     config = uvicorn.Config(
-        app,
+        _within_head_bound(app),
         http=OwnProtocol if shaking is None else shaking.protocol,
         ws="none",
         loop="asyncio",
@@ -47,6 +48,23 @@ def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
         timeout_graceful_shutdown=GRACE_S,
     )
     return QuietServer(config, shaking)
+
+
+def _within_head_bound(app: ASGIApp) -> ASGIApp:
+    """The same application, for heads that keep to the bound.
+
+    The parser bounds a head that is not complete yet; a complete one may come in one piece.
+    """
+
+    async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope.get("headers", ())
+        if sum(len(name) + len(value) for name, value in headers) <= HEAD_BYTES_MAX:
+            await app(scope, receive, send)
+            return
+        told = f"The headers of a request have at most {HEAD_BYTES_MAX:,} bytes; send shorter ones."
+        await PlainTextResponse(told, 400)(scope, receive, send)
+
+    return bounded
 
 
 def end_with_input(running: uvicorn.Server) -> None:

@@ -224,8 +224,9 @@ def headers_of(message: object) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in (*SENT, *RECEIVED):
         value = getattr(message, each.name, None)
-        if value is not None and value not in ("", b""):
-            found[each.header] = each.show(value)
+        text = "" if value is None else each.show(value)
+        if text:
+            found[each.header] = text
     return found
 
 

@@ -110,8 +110,13 @@ class _Unknown:
     """All other paths, by any method: a function would answer some methods only."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sentence = f"there is no {scope['path']}; see {DOCUMENT}"
-        await problem(HttpRefusal(404, "no-such-path", sentence))(scope, receive, send)
+        await no_such_path(Request(scope))(scope, receive, send)
+
+
+def no_such_path(request: Request, _: Exception | None = None) -> Response:
+    """The answer for a path that nothing answers."""
+    sentence = f"there is no {request.scope['path']}; see {DOCUMENT}"
+    return problem(HttpRefusal(404, "no-such-path", sentence))
 
 
 class _Methods:

@@ -25,7 +25,7 @@ from dray.console.http.server import end_with_input, server
 from dray.console.v1.calls import problem
 from dray.console.v1.holders import TokenHolders
 from dray.console.v1.operators import OPERATORS, passed_on
-from dray.console.v1.routes import routes
+from dray.console.v1.routes import no_such_path, routes
 from dray.model.names import shown_host
 from dray.net.listening import http_address, listening_socket
 from dray.net.tokens import is_within_machine
@@ -52,7 +52,9 @@ def application(url: str, operators: str, *, private: bool = True) -> Starlette:
     pages = [Route(each, partial(passed_on, operators)) for each in OPERATORS]
     # An answer, and no function, which would be asked by some methods only.
     programs = routes if private else [Route("/v1/{rest:path}", problem(_CLOSED))]
-    app = Starlette(routes=[*pages, *programs], lifespan=lifespan)
+    # No pattern of a route matches a path with a line break.
+    told = {404: no_such_path}
+    app = Starlette(routes=[*pages, *programs], exception_handlers=told, lifespan=lifespan)
     app.state.token_holders = holders
     return app
 
