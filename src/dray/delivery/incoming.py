@@ -172,9 +172,10 @@ class IncomingStreams:
         if sequence_id != at.sequence_id:
             return 0 if accepts(at, sequence_id, at.number, previous) else len(numbers)
         for index, number in enumerate(numbers):
+            # Any message before this one is not above the position, so the first's previous number
+            # decides as this one's own would.
             if accepts(at, sequence_id, number, previous):
                 return index
-            previous = number
         return len(numbers)
 
     def accepted(self, key: StreamKey, sequence_id: int, number: int, incarnation: int = 0) -> None:
