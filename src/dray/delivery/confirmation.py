@@ -79,7 +79,7 @@ class Outbox(Generic[Told]):
         while waiting and self._first[key] <= upto:
             waiting.popleft()
             self._first[key] += 1
-        if self._refused.get(key, 0) <= self.taken_upto(key):
+        if self.refused(key) <= self.taken_upto(key):
             self._refused.pop(key, None)
 
     def go_above(self, key: StreamKey, ordinal: int) -> None:

@@ -389,7 +389,6 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         effects: list[Effect] = [OlderCopy(peer.sequence_id, peer.upto)]
         delivered = self._verdict(peer).delivered
         if delivered > self._position():
-            self._confirmed = delivered
             effects.append(OrderAcked(delivered, peer.receipt))
         return [*effects, self._renewal(peer, now)]
 

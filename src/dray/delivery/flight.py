@@ -27,8 +27,8 @@ class Flight:
 
     @property
     def first(self) -> int:
-        """Lookup id of the first; 0 if nothing is in flight."""
-        return self.messages[0][0] if self.messages else 0
+        """Lookup id of the first; something is in flight."""
+        return self.messages[0][0]
 
     @property
     def last(self) -> int:
@@ -64,26 +64,25 @@ class Flight:
         # Each frame has an ack of its own: a window that is full would for ever refill by as little
         # as the shortest frame of its beginning.
         worth_a_frame = min(frame_left, settings.window_bytes // WINDOW_FRAMES_MIN)
-        more = False
+        more = True
         for each in backlog.after(after):
             lookup_id, length = each
             if flight and (messages_left <= 0 or length > bytes_left):
-                more = True
                 break
             if frame and (length > frame_left or len(frame) >= settings.frame_messages):
                 if one_frame:
-                    more = True
                     break
                 frames.append(frame)
                 frame, frame_left = [], frame_bytes
             if flight and not frame and bytes_left < worth_a_frame:
-                more = True
                 break
             frame.append(lookup_id)
             frame_left -= length
             flight.append(each)
             messages_left -= 1
             bytes_left -= length
+        else:
+            more = False
         if frame:
             frames.append(frame)
         self.bytes = settings.window_bytes - bytes_left

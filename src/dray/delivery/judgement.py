@@ -109,7 +109,7 @@ def judge(
         return _DIVERGED
     # A sequence that the peer knows and the mark does not began when nothing of the stream was
     # unacknowledged; or it was renewed, and then its numbers are lookup ids.
-    if position.sequence_id > mark.sequence_id and numbers_are_lookup_ids(position.sequence_id):
+    if numbers_are_lookup_ids(position.sequence_id):
         return Judgement(Standing.OLDER_COPY, min(position.number, mark.last))
     return Judgement(Standing.OLDER_COPY, mark.last)
 

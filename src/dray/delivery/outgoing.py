@@ -135,11 +135,6 @@ class OutgoingStream(Conversation):
         self.restore(state)
         return self
 
-    def acknowledged(self, upto: int, receipt: bytes = b"") -> None:
-        """Apply the fact that all messages up to a lookup id are delivered and gone."""
-        super().acknowledged(upto, receipt)
-        self._leave_flight(upto)
-
     def diverge(self, sequence_id: int, upto: int) -> None:
         """Apply the fact that the peer took messages from a copy of this store."""
         super().diverge(sequence_id, upto)

@@ -57,6 +57,9 @@ def test_ordinals_that_the_source_heard_of_another_store_are_not_given_again(out
     assert restarted(outbox).last(new) == 4
     outbox.add(new, [31], refused=True)
     assert (outbox.refused(new), outbox.after(new, 4, 10)) == (5, (5, [31]))
+    known = outbox.state()
+    outbox.go_above(StreamKey("d", 1), 0)
+    assert outbox.state() == known, "a source that has heard nothing leaves nothing"
 
 
 def test_a_stream_that_has_ended_keeps_no_confirmation_until_it_is_there_again(outbox):
@@ -66,6 +69,15 @@ def test_a_stream_that_has_ended_keeps_no_confirmation_until_it_is_there_again(o
     outbox.reopened(THERE)
     outbox.add(THERE, [23])
     assert outbox.after(THERE, 0, 10) == (2, [23]), "no ordinal is given twice"
+
+
+def test_a_stream_that_ended_before_anything_was_told_of_it_begins_with_the_first_ordinal(outbox):
+    new = StreamKey("c", 1)
+    outbox.ended(new)
+    again = restarted(outbox)
+    again.reopened(new)
+    again.add(new, [31])
+    assert again.after(new, 0, 10) == (1, [31])
 
 
 def test_after_a_backup_no_ordinal_is_given_twice_and_the_refusal_is_the_last_of_the_new_ones(

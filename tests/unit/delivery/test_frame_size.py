@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from dray.delivery.events import DeliverySettings, Transmit
 from dray.delivery.frame_size import FrameSize
+from dray.machine import Tick
 from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_BYTES_UNTRIED, FRAME_LINE_S, KIB, MIB
-from tests.unit.delivery.sender import Sender
+from tests.unit.delivery.sender import NOON_ID, Sender
 
 
 def fresh():
@@ -76,6 +77,37 @@ def test_a_line_that_carries_nothing_begins_anew():
     size.acknowledged(4 * MIB, 100.05)
     size.begin()
     assert size.bytes == FRAME_BYTES_UNTRIED
+
+
+def quick_sender():
+    """A stream whose line has just carried twelve messages of 100 bytes at once."""
+    sender = Sender(DeliverySettings(frame_bytes_untried=200))
+    sender.admit(12, 100)
+    sender.connect()
+    sender.ack(12)
+    return sender
+
+
+def frames(effects):
+    return [len(each.lookup_ids) for each in effects if isinstance(each, Transmit)]
+
+
+def test_a_stream_has_long_frames_on_a_quick_line_also_after_it_was_idle():
+    sender = quick_sender()
+    for _ in range(2):
+        sender.now += 100.0
+        assert frames(sender.admit(5, 100)) == [5]
+        sender.now += FRAME_LINE_S / 2
+        sender.ack(5)
+
+
+def test_a_stream_has_short_frames_on_another_connection_and_when_it_sends_again():
+    sender = quick_sender()
+    sender.admit(5, 100)
+    assert frames(sender.connect(NOON_ID, 12)) == [2, 2, 1]
+    sender = quick_sender()
+    assert frames(sender.admit(5, 100)) == [5]
+    assert frames(sender.give(Tick(), at=sender.stream.deadline())) == [2, 2, 1]
 
 
 def test_a_clock_that_goes_back_begins_another_period():

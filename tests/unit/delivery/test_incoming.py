@@ -16,7 +16,7 @@ from dray.delivery.incoming import (
     StreamKey,
     accepts,
 )
-from dray.errors import ProtocolError
+from dray.errors import Misuse, ProtocolError
 
 KEY = StreamKey("ab" * 16, 3)
 SMALL = range(5)
@@ -111,9 +111,25 @@ def test_a_stream_never_goes_back():
 def test_streams_are_told_apart_by_source_and_number():
     streams = IncomingStreams()
     streams.accepted(KEY, 7, 4)
+    others = StreamKey(KEY.source, 4), StreamKey("cd" * 16, 3)
     assert streams.position(KEY) == Position(7, 4)
-    assert streams.position(StreamKey(KEY.source, 4)) == Position()
-    assert streams.position(StreamKey("cd" * 16, 3)) == Position()
+    assert [streams.position(each) for each in others] == [Position(), Position()]
+    assert [streams.knows(each) for each in (KEY, *others)] == [True, False, False]
+
+
+def test_each_source_has_room_for_so_many_streams_and_known_ones_go_on(monkeypatch):
+    monkeypatch.setattr("dray.delivery.incoming.STREAMS_PER_PEER_MAX", 2)
+    monkeypatch.setattr("dray.delivery.incoming.PEERS_MET_MAX", 2)
+    streams = IncomingStreams()
+    for source in "ab":
+        for stream in (1, 2):
+            streams.check_room(StreamKey(source, stream))
+            streams.accepted(StreamKey(source, stream), 7, 4)
+        with pytest.raises(Misuse, match="2 streams of this queue manager"):
+            streams.check_room(StreamKey(source, 3))
+    with pytest.raises(Misuse, match="2 queue managers are known"):
+        streams.check_room(StreamKey("c", 1))
+    streams.check_room(StreamKey("a", 2))
 
 
 def test_a_checkpoint_gives_everything_back():

@@ -220,6 +220,29 @@ def copy_of_first(sender):
     return [*theirs, next_incarnation(theirs, 77, 9)]
 
 
+def test_a_copy_whose_past_begins_before_all_that_we_remember_of_ours_leaves_nothing_certain():
+    ours = [Incarnation(number, number) for number in (3, 4)]
+    theirs = [Incarnation(number, number) for number in (1, 2, 3, 9)]
+    past = Past(ours, met=theirs)
+    for older in (1, 2):
+        assert past.parted_from(older) is None
+        assert past.unsent_since(older) is None
+    assert past.parted_from(9) == ours[1]
+
+
+def test_starts_between_which_a_stream_carries_nothing_take_no_place_among_its_marks():
+    """Else the oldest marks, of incarnations in which it was used, would be forgotten."""
+    sender = Sender()
+    sender.begin_incarnation()
+    sender.begin_incarnation()
+    assert sender.stream.marks == [], "it has never carried anything"
+    sender.admit(5)
+    for _ in range(3):
+        sender.begin_incarnation()
+    third = sender.incarnations[2].number
+    assert sender.stream.marks == [IncarnationMark(third, 5, NOON_ID, 0)]
+
+
 def test_a_third_copy_that_lived_on_with_our_incarnations_leaves_nothing_certain():
     """The destination took messages of our second incarnation from a further copy of this store."""
     ours = [Incarnation(1, 0), Incarnation(2, 1), Incarnation(3, 14)]

@@ -21,7 +21,9 @@ from dray.delivery.events import (
     StreamCondition,
     Unpaused,
 )
+from dray.delivery.keys import ManagerKey
 from dray.delivery.outgoing import OutgoingStream
+from dray.delivery.receipts import Receipt, write_receipt
 from dray.machine import Tick
 from dray.model.limits import WINDOW_FRAMES_MIN
 from tests.unit.delivery.sender import NOON_ID, NOON_US, SETTINGS, Queue, Sender, sent
@@ -343,6 +345,19 @@ def test_what_the_window_has_no_room_for_is_not_passed_over():
     assert PassOver(NOON_ID, 7, 8) in sender.ack(3)
 
 
+def test_what_is_too_little_for_a_frame_of_its_own_is_not_passed_over():
+    sender = Sender()
+    sender.admit(1, SETTINGS.window_bytes - SETTINGS.window_bytes // WINDOW_FRAMES_MIN + 1)
+    sender.admit(2, 1)
+    sender.expire(3)
+    effects = sender.connect()
+    assert sent(effects) == [(0, [1])]
+    assert not [each for each in effects if isinstance(each, PassOver)]
+    effects = sender.ack(1)
+    assert sent(effects) == [(0, [2])]
+    assert effects[-1] == PassOver(NOON_ID, 2, 3)
+
+
 def test_positions_that_are_reserved_and_not_taken_yet_are_not_passed_over():
     sender = Sender()
     sender.admit(5)
@@ -359,6 +374,10 @@ def test_positions_that_are_reserved_and_not_taken_yet_are_not_passed_over():
     # What joins by a fact joins behind all of them: those left will never come.
     assert sent(sender.admit(1)) == [(4, [6])]
     assert sender.stream.untaken == 0
+    # After a restart there are no reserved positions: those left will never come either.
+    sender.stream.untaken = 2
+    sender.restart()
+    assert sender.stream.next_number == 7
 
 
 # ---------------------------------------------------------------------------------- acks, resend
@@ -516,6 +535,30 @@ def test_a_peer_that_has_more_than_was_ever_sent_stops_the_stream_and_nothing_is
     assert sender.stream.condition is StreamCondition.DIVERGED
     assert sender.admit(1) == []
     assert sorted(sender.queue.lengths) == [1, 2, 3]
+
+
+def test_a_peer_that_acknowledged_all_before_this_sequence_has_forgotten_nothing():
+    sender = Sender()
+    sender.admit(2)
+    sender.connect()
+    sender.ack(2)
+    sender.admit(1)
+    sender.stream.acknowledged(2)
+    assert sender.stream.heard == (NOON_ID, 2)
+    assert sent(sender.connect(NOON_ID, 2)) == [(0, [1])]
+
+
+def test_the_receipt_that_comes_with_an_order_ack_is_kept_for_the_manager_that_wrote_it():
+    key = ManagerKey(b"a" * 32)
+    receipts = [write_receipt(key, Receipt(1, age, 0)) for age in (5, 6)]
+    sender = Sender()
+    sender.admit(2)
+    for receipt in receipts:
+        sender.stream.acknowledged(2, receipt)
+        assert sender.stream.receipt_of(key.id) == receipt
+    sender.restart()
+    assert sender.stream.receipt_of(key.id) == receipts[-1]
+    assert sender.stream.receipt_of("ab" * 16) == b""
 
 
 @pytest.mark.parametrize("memory", [(0, 0), (NOON_ID, 1), (NOON_ID - 5, 40)])

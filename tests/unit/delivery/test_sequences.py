@@ -42,6 +42,8 @@ def test_within_a_second_sequences_are_counted():
     first = next_sequence_id(0, NOON)
     assert first == NOON << 32
     assert next_sequence_id(first, NOON) == first + 1
+    renewed = renewed_sequence_id(first, 0, NOON)
+    assert next_sequence_id(renewed, NOON) == NOON + 1 << 32, "there they are counted anew"
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
