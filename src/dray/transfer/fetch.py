@@ -237,12 +237,10 @@ class Fetch(Machine[ConsumerState, ConsumerOccasion, ConsumerEffect]):
     def end_told(self, _event: object, _now: float) -> list[ConsumerEffect]:
         """Keep: both ends know that the file is there."""
         self.farewell = True
-        self._end(None)
         return [Keep()]
 
     def end_untold(self, _event: object, _now: float) -> list[ConsumerEffect]:
         """Keep: the file is there; whether the producer knows is not certain."""
-        self._end(None)
         return [Keep()]
 
     def end_timed_out(self, _event: object, _now: float) -> list[ConsumerEffect]:
@@ -380,7 +378,7 @@ class Fetch(Machine[ConsumerState, ConsumerOccasion, ConsumerEffect]):
 
     # --------------------------------------------------------------------- what they are made of
 
-    def _end(self, error: DrayError | None) -> None:
+    def _end(self, error: DrayError) -> None:
         self.error = error
         self._ack_at = None
 

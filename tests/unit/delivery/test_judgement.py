@@ -220,6 +220,12 @@ def copy_of_first(sender):
     return [*theirs, next_incarnation(theirs, 77, 9)]
 
 
+def test_the_lineage_of_an_incarnation_is_that_of_the_copy_that_had_it():
+    one, other = ([Incarnation(1, 0), Incarnation(number, 1)] for number in (2, 20))
+    assert [lineage_of([one, other], number) for number in (2, 20, 9)] == [one, other, []]
+    assert lineage_of([one, other], 1) == other, "the copy that was met last"
+
+
 def test_a_copy_whose_past_begins_before_all_that_we_remember_of_ours_leaves_nothing_certain():
     ours = [Incarnation(number, number) for number in (3, 4)]
     theirs = [Incarnation(number, number) for number in (1, 2, 3, 9)]

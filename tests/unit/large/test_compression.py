@@ -48,17 +48,23 @@ def test_a_body_that_does_not_compress_is_tried_less_and_less(monkeypatch):
     compress = zstd.compress
 
     def counting(piece, *, level):
-        tried.append(piece)
+        tried[-1] = True
         return compress(piece, level=level)
+
+    def tries(count):
+        tried.clear()
+        for _ in range(count):
+            tried.append(False)
+            assert compressor.packed(NOISE) is None
+        return [at for at, was_tried in enumerate(tried) if was_tried]
 
     monkeypatch.setattr(zstd, "compress", counting)
     compressor = Compressor("zstd")
-    for _ in range(64):
-        assert compressor.packed(NOISE) is None
-    assert len(tried) == 7
+    assert tries(64) == [0, 2, 6, 14, 30, 46, 62]
     # What compresses after all is found out, and tried each time from then on.
     packed = [compressor.packed(TEXT) for _ in range(32)]
     assert all(packed[16:])
+    assert tries(8) == [0, 2, 6], "it begins anew"
 
 
 BOMB = zstd.compress(bytes(1 << 26), level=1)
@@ -75,6 +81,7 @@ PACKED = zstd.compress(TEXT, level=1)
         (PACKED, len(TEXT) - 1),
         (PACKED, len(TEXT) + 1),
         (PACKED, 0),
+        (zstd.compress(b"", level=1), 0),
         (PACKED, -1),
         (PACKED[:-1], len(TEXT)),
         (PACKED[:20], len(TEXT)),

@@ -166,6 +166,29 @@ def test_the_order_is_that_of_first_parts_also_when_one_is_taken(queue):
     assert (next(iter(queue.parts)).first, next(iter(queue.parts)).last) == (2, 2)
 
 
+def test_the_order_is_that_of_first_parts_also_when_one_is_sent_again(queue):
+    queue.send(ONE, 2, lost=[0, 1])
+    queue.send(TWO, 1, route=2, transaction=2)
+    queue.add(ONE, Part.FRAGMENT, 1)
+    assert [each.key for each in queue.parts] == [TWO, ONE]
+
+
+def test_the_end_of_a_message_decides_nothing_about_another_one_of_its_transaction(queue):
+    for key in (ONE, TWO):
+        queue.add(key, Part.HEADER)
+    queue.add(ONE, Part.TRAILER)
+    assert queue.states() == {ONE: WHOLE, TWO: IN_FLIGHT}
+    queue.add(ONE, Part.FRAGMENT, 1, ended=True)
+    assert queue.states() == {ONE: HOLED, TWO: HOLED}
+
+
+@pytest.mark.parametrize("lost", [[], [3], [0, 3]])
+def test_a_message_that_has_left_leaves_nothing_behind(queue, lost):
+    queue.send(ONE, 2, lost=lost)
+    queue.parts.dropped(ONE)
+    assert vars(queue.parts) == vars(LargeParts())
+
+
 @pytest.mark.parametrize("there", [{1}, {2}, {3}, {4}, {2, 3}, {1, 4}, {1, 2, 3, 4}])
 def test_each_part_that_is_there_has_its_name_and_its_position(queue, there):
     queue.send(ONE, 2)

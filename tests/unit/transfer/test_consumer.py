@@ -100,6 +100,8 @@ def test_fragments_are_stored_in_order_and_acknowledged_every_quarter_of_a_windo
     consumer = receiving(terms=Terms(1000, 10, 8))
     assert piece(consumer, 0) == [WriteFragment(0)]
     assert piece(consumer, 1) == [WriteFragment(1), Tell(Acked("a", ROUND, 2))]
+    assert piece(consumer, 2) == [WriteFragment(2)]
+    assert piece(consumer, 3) == [WriteFragment(3), Tell(Acked("a", ROUND, 4))]
 
 
 def test_what_is_stored_is_acknowledged_soon_even_if_no_more_comes():
@@ -128,6 +130,9 @@ def test_a_damaged_fragment_is_asked_for_again():
     consumer = receiving()
     assert piece(consumer, 0, intact=False) == [Tell(Wanted("a", ROUND, 0))]
     assert consumer.handle(FragmentCame(0, 9, intact=True), 0.0) == [Tell(Wanted("a", ROUND, 0))]
+    consumer = receiving(9)
+    assert consumer.handle(FragmentCame(9, 10, intact=True), 0.0) == [Tell(Wanted("a", ROUND, 9))]
+    assert WriteFragment(9) in consumer.handle(FragmentCame(9, 5, intact=True), 0.0)
 
 
 def test_r114_a_duplicate_is_ignored_and_acknowledged_again():
@@ -144,6 +149,13 @@ def test_silence_makes_it_ask_again_later_and_later():
         asked.append(at)
         assert consumer.handle(Tick(), at) == [Tell(Wanted("a", ROUND, 3))]
     assert asked == [2.0, 6.0, 14.0, 22.0]
+
+
+def test_after_a_silence_a_fragment_makes_it_ask_again_as_soon_as_at_first():
+    consumer = receiving()
+    assert consumer.handle(Tick(), 2.0) == [Tell(Wanted("a", ROUND, 0))]
+    piece(consumer, 0, now=5.0)
+    assert consumer.deadline() == 5.0 + TRANSFER_RETRY_S
 
 
 def test_a_slow_line_is_no_silence():
@@ -209,8 +221,10 @@ def test_a_spoilt_file_is_dropped_when_the_producer_has_another_round_for_it():
     assert consumer.handle(Checked(good=False), 50.0) == [Tell(Spoiled("a"))]
     assert consumer.deadline() == 50.0 + TRANSFER_RETRY_S, "then it says so again"
     assert consumer.handle(joined(), 50.0) == []
-    effects = consumer.handle(joined(round_=ROUND + 1), 1.0)
+    assert consumer.handle(Tick(), 52.0) == [Tell(Spoiled("a"))]
+    effects = consumer.handle(joined(round_=ROUND + 1), 53.0)
     assert effects == [StartOver(), Tell(Wanted("a", ROUND + 1, 0))]
+    assert consumer.deadline() == 53.0 + TRANSFER_RETRY_S, "then it asks again"
     assert piece(consumer, 0)[0] == WriteFragment(0)
 
 
@@ -265,11 +279,14 @@ def test_cancelled_here_the_producer_is_told():
 
 
 def test_suspended_here_it_takes_nothing_and_says_so_again():
-    consumer = receiving()
+    consumer = receiving(terms=Terms(1000, 10, 50))
+    piece(consumer, 0)
     assert consumer.handle(Suspend(), 0.0) == [Keep(), Tell(Suspended("a"))]
-    assert piece(consumer, 0) == [Tell(Suspended("a"))]
-    assert consumer.deadline() is None
-    assert consumer.handle(Resume(), 99.0) == [Tell(Handshake("a", 0, resume=True))]
+    assert piece(consumer, 1) == [Tell(Suspended("a"))]
+    assert consumer.deadline() is None, "nothing is left to acknowledge"
+    assert consumer.handle(Resume(), 99.0) == [Tell(Handshake("a", 1, resume=True))]
+    assert consumer.handle(Heard(Suspended("a")), 99.0) == [Keep()]
+    assert consumer.handle(Tick(), 101.0) == [Tell(Handshake("a", 1))], "it is held there now"
 
 
 def test_suspended_there_it_asks_now_and_then():
@@ -313,7 +330,8 @@ def test_what_only_a_consumer_says_is_ignored():
 
 
 def test_nothing_happens_when_it_is_over():
-    consumer = receiving()
+    consumer = receiving(terms=Terms(1000, 10, 50))
+    piece(consumer, 0)
     consumer.handle(Cancel(), 0.0)
     for event in (Begin(), joined(), Resume(), Tick(), Cancel()):
         assert consumer.handle(event, 1.0) == []

@@ -46,6 +46,11 @@ def test_who_has_joined_in_an_earlier_run_counts():
     discovery.rejoined()
     assert not discovery.open
     assert discovery.ask(1.0)
+    discovery = Discovery(many=True, until=10.0)
+    for _ in range(TRANSFER_CONSUMERS_MAX - 1):
+        discovery.rejoined()
+    assert discovery.ask(1.0) == ""
+    assert "most" in discovery.ask(1.0)
 
 
 def test_the_number_of_consumers_is_bounded():

@@ -139,6 +139,7 @@ def test_an_offer_to_many_that_ends_waits_for_nobody_more():
     assert producer.deadline() == 30.0
     producer.handle(Cancel(), 2.0)
     assert (producer.state, producer.deadline()) == (TransferState.CANCELLED, None)
+    assert not producer.discovery.open
 
 
 def test_a_cancelled_copy_is_told_again_when_its_way_is_lost():

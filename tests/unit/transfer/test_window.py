@@ -14,7 +14,7 @@ def test_no_more_than_the_window_is_under_way():
     assert window.peak == 0
     assert [window.take() for _ in range(3)] == [0, 1, 2]
     assert not window.has_room
-    window.acked(1)
+    assert window.acked(1)
     assert window.take() == 3
     assert not window.has_room
 
