@@ -57,7 +57,7 @@ def encode_alike(
     head, _ = encode_record(message, source, first)
     before, behind = head[_BEFORE_LENGTH], head[_BEHIND_APP_SPECIFIC]
     sizes = [len(head) + len(body) for body in bodies]
-    if max(sizes, default=0) > MESSAGE_BYTES_MAX:
+    if sizes and max(sizes) > MESSAGE_BYTES_MAX:
         raise too_large(next(size for size in sizes if size > MESSAGE_BYTES_MAX))
     pack = struct.Struct(f"<12sI16sQi{len(behind)}s").pack
     said = app_specific or repeat(message.app_specific, len(bodies))

@@ -241,9 +241,10 @@ class FrameStream:
         return head
 
     def _prepare_for(self, whole: int) -> None:
-        """Make sure that a head of which a part is there finds room for the rest."""
-        held = len(self._small) if self._small is not self._shared else 0
-        if whole > max(UNASKED_BYTES_MAX, held) and not self._may_hold(whole):
+        """Make sure, once, that a head of which a part is there finds room for the rest."""
+        if self._small is not self._shared:
+            return
+        if whole > UNASKED_BYTES_MAX and not self._may_hold(whole):
             return
         if whole > len(self._small):
             fresh, have = bytearray(whole), self._end - self._start

@@ -61,6 +61,7 @@ def read(data, name="orders.dray"):
 
 def test_an_archive_gives_back_what_went_into_it():
     data, sha256 = archive()
+    assert ArchiveReader(io.BytesIO(data).read, "orders.dray").sha256 == "", "not known yet"
     reader, state, runs = read(data)
     assert reader.about == about()
     assert state == STATE
@@ -98,6 +99,9 @@ def test_every_flipped_bit_is_refused_by_name():
         with pytest.raises(BackupDamaged, match=r"orders\.dray cannot be restored: ") as refusal:
             read(bytes(damaged))
         assert refusal.value.archive == "orders.dray"
+    at = data.index(SECOND)
+    with pytest.raises(BackupDamaged, match="piece 5 is damaged, its CRC32C does not fit"):
+        read(data[:at] + bytes([SECOND[0] ^ 1]) + data[at + 1 :])
 
 
 def test_every_cut_is_refused():

@@ -235,12 +235,12 @@ def fed(stream, data):
     return frames
 
 
-def test_between_frames_nothing_is_held():
+def test_between_frames_nothing_is_held_and_all_the_shared_memory_can_be_read_into():
     stream = FrameStream()
-    assert stream.held_bytes == 0
+    assert (stream.held_bytes, len(stream.buffer())) == (0, READ_BYTES)
     for said in (encoded(Done()), encoded(Range(), 1, bytes(300_000)), encoded(LONG)):
         assert len(fed(stream, said)) == 1
-        assert stream.held_bytes == 0
+        assert (stream.held_bytes, len(stream.buffer())) == (0, READ_BYTES)
 
 
 def test_memory_for_a_cut_frame_is_asked_for_until_there_is_some():
@@ -323,6 +323,19 @@ def test_what_is_held_is_what_was_asked_for():
         fed(stream, said[:50_000])
         assert stream.held_bytes == granted.pop()
         assert not granted
+    stream = FrameStream(grant=lambda size: granted.append(size) is None)
+    fed(stream, encoded(Cut(0), 0, encode_frame(Range(), 3, 100_000)))
+    fed(stream, encoded(Continuation(0), 0, bytes(100_000))[:50_000])
+    assert [stream.held_bytes] == granted, "a piece is read into the memory of its frame"
+
+
+@pytest.mark.parametrize(
+    ("size", "room"), [(READ_BYTES, READ_BYTES), (READ_BYTES + 1, FRAME_BODY_BYTES_MAX)]
+)
+def test_only_a_large_body_asks_for_memory_that_fits_the_largest(size, room):
+    stream = FrameStream(grant=lambda _: False)
+    fed(stream, encoded(Range(), 1, bytes(size))[:1000])
+    assert stream.waits_for == room
 
 
 @pytest.mark.parametrize(
