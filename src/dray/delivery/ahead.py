@@ -95,6 +95,7 @@ class PiecesAhead(Machine[AheadStage, AheadEvent, AheadEffect]):
         self.under_way: dict[int, float] = {}
         """When each that is not answered was sent."""
         self._waiting: deque[int] = deque()
+        """Those for which the line had no room; once pieces travel no more, nobody looks at them."""
         self._most = PIECES_AT_FIRST
 
     # ------------------------------------------------------------------------------ conditions
@@ -122,7 +123,7 @@ class PiecesAhead(Machine[AheadStage, AheadEvent, AheadEffect]):
         return [SendPiece(event.ordinal)]
 
     def wait(self, event: PieceStaged, _now: float) -> list[AheadEffect]:
-        """Send the piece when one that is under way is answered."""
+        """Send the piece when one that is under way is answered, or else with its message."""
         self._waiting.append(event.ordinal)
         return []
 
@@ -142,21 +143,14 @@ class PiecesAhead(Machine[AheadStage, AheadEvent, AheadEffect]):
         return []
 
     def leave_out(self, event: PieceLeftOut, _now: float) -> list[AheadEffect]:
-        """Send this piece with its message, and those that wait."""
+        """Send this piece with its message."""
         self.under_way.pop(event.ordinal, None)
         self.there.discard(event.ordinal)
-        self._waiting.clear()
-        return []
-
-    def hold_the_rest(self, _event: object, _now: float) -> list[AheadEffect]:
-        """Send the pieces that wait with their messages."""
-        self._waiting.clear()
         return []
 
     def leave_all_out(self, _event: object, _now: float) -> list[AheadEffect]:
         """Send every piece with its message; answers to those under way still come."""
         self.there.clear()
-        self._waiting.clear()
         return []
 
     def drop(self, event: object, now: float) -> list[AheadEffect]:
@@ -186,7 +180,7 @@ AHEAD: Final[tuple[Transition, ...]] = (
     on(_S.TRAVELLING, NothingKept, always, _P.leave_all_out, _S.FULL),
     on(_LATER, NothingKept, always, _P.leave_all_out),
     # The transaction ends.
-    on(_OPEN, CommitCame, always, _P.hold_the_rest, _S.COMMITTED),
+    on(_OPEN, CommitCame, always, nothing, _S.COMMITTED),
     on((_S.COMMITTED, _S.DROPPED), CommitCame, always, nothing),
     on(_OPEN, GivenUpAhead, _P.has_sent, _P.drop, _S.DROPPED),
     on(_OPEN, GivenUpAhead, always, nothing, _S.OVER),

@@ -32,19 +32,12 @@ EVENTS = {
     "lost": LinkLost(),
 }
 NEW = "a piece that has just been staged is neither under way nor there"
-IDLE = "no piece waits when no other one travels"
 NOTHING = "nothing was sent, so there is nothing to forget"
 SAME = {
-    "line 2, does: send_more for nothing": NEW,
     "line 2, does: note for nothing": NEW,
     "line 2, does: leave_out for nothing": NEW,
-    "line 2, does: hold_the_rest for nothing": IDLE,
-    "line 4, does: send_more for note": IDLE,
-    "line 10, does: hold_the_rest for nothing": IDLE,
     "line 12, does: leave_all_out for nothing": NOTHING,
-    "line 12, does: hold_the_rest for nothing": NOTHING,
     "line 12, does: forget for nothing": NOTHING,
-    "line 13, does: hold_the_rest for nothing": IDLE,
 }
 """Other values that say the same, and why."""
 
