@@ -95,7 +95,7 @@ class PiecesAhead(Machine[AheadStage, AheadEvent, AheadEffect]):
         self.under_way: dict[int, float] = {}
         """When each that is not answered was sent."""
         self._waiting: deque[int] = deque()
-        """Those for which the line had no room; once pieces travel no more, nobody looks at them."""
+        """Ordinals that wait for room on the line; they count only while pieces travel."""
         self._most = PIECES_AT_FIRST
 
     # ------------------------------------------------------------------------------ conditions

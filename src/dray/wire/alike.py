@@ -51,13 +51,13 @@ def encode_alike(
 ) -> tuple[list[bytes], list[int]]:
     """Give the heads of records that differ from `message` in their bodies, and the record sizes.
 
-    They are numbered from `first` on, and have an `app_specific` each if any are given, signed
-    32-bit integers. Raises as `encode_record` does.
+    There is at least one body. The records are numbered from `first` on, and have an `app_specific`
+    each if any are given, signed 32-bit integers. Raises as `encode_record` does.
     """
     head, _ = encode_record(message, source, first)
     before, behind = head[_BEFORE_LENGTH], head[_BEHIND_APP_SPECIFIC]
     sizes = [len(head) + len(body) for body in bodies]
-    if sizes and max(sizes) > MESSAGE_BYTES_MAX:
+    if max(sizes) > MESSAGE_BYTES_MAX:
         raise too_large(next(size for size in sizes if size > MESSAGE_BYTES_MAX))
     pack = struct.Struct(f"<12sI16sQi{len(behind)}s").pack
     said = app_specific or repeat(message.app_specific, len(bodies))
