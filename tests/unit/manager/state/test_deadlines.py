@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.manager.state.deadlines import Deadlines
+from dray.manager.state.deadlines import Deadlines, Expiries
 
 
 @pytest.fixture
@@ -22,6 +22,8 @@ def test_numbers_are_due_the_soonest_first_and_once(times, deadlines):
     assert (deadlines.soonest, deadlines.first()) == (None, None)
     for number, at in times.items():
         deadlines.note(number, at)
+        deadlines.note(number, at)
+    assert len(deadlines) == 3, "what is noted already is not noted again"
     assert (deadlines.soonest, deadlines.first()) == (10.0, 10.0)
     assert list(deadlines.due(9.9)) == []
     assert list(deadlines.due(20.0)) == [2, 3]
@@ -77,3 +79,11 @@ def test_a_number_that_is_noted_again_while_it_is_looked_at_is_due_again(times, 
         times[number] = 30.0
         deadlines.note(number, 30.0)
     assert list(deadlines.due(30.0)) == [1]
+
+
+def test_a_message_expires_at_its_time_and_once():
+    expiries = Expiries()
+    for expires_us in (20, 10, 30):
+        expiries.add(expires_us, 7, expires_us)
+    found = [list(expiries.due(now_us)) for now_us in (9, 10, 19, 30, 30)]
+    assert found == [[], [(7, 10)], [], [(7, 20), (7, 30)], []]

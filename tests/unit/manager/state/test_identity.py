@@ -9,7 +9,8 @@ import pytest
 from dray.delivery.lineage import INCARNATIONS_KEPT
 from dray.errors import QueueRecreated
 from dray.manager.events import Peer
-from dray.manager.facts import Restored
+from dray.manager.facts import ManagerNamed, Restored, SourceBound, TokenSet
+from dray.manager.state.identity import IdentitySnapshot, StoreIdentity
 from dray.model.message import Message
 from dray.wire import frames, message_frames, queue_frames
 from tests.inspection import look_into
@@ -144,3 +145,42 @@ def test_settle_takes_the_birth_number_of_the_queue_that_is_there(driver: Manage
 
 def test_to_a_peer_that_was_never_met_nothing_was_sent(driver: ManagerDriver) -> None:
     assert look_into(driver.manager).state.identity.past(Peer("never.met", 7340)).sent_in == 0
+
+
+def test_before_its_first_fact_a_store_has_no_past() -> None:
+    identity = StoreIdentity()
+    assert identity.snapshot() == IdentitySnapshot([], 0, 0, [], b"")
+    assert (identity.incarnation, identity.token_expires_us) == (0, 0)
+
+
+def test_a_queue_is_born_at_its_time_or_behind_the_one_before() -> None:
+    identity = StoreIdentity()
+    assert [identity.next_birth(now_us) for now_us in (0, 1, 7)] == [1, 1, 7]
+    identity.born = 7
+    assert identity.next_birth(5) > 7
+
+
+def test_of_a_receipt_that_nobody_here_has_written_no_restore_is_known() -> None:
+    identity = StoreIdentity()
+    identity.apply(ManagerNamed("m", "test", bytes(range(32))))
+    identity.apply(Restored(0, 5))
+    assert identity.judge(identity.receipt())[1] == 5
+    assert identity.judge(b"")[1] == 0
+
+
+def test_the_next_token_to_expire_is_the_soonest_that_has_not() -> None:
+    identity = StoreIdentity()
+    for name, times_us in (("never", (1, 0)), ("soon", (1, 5)), ("late", (1, 9))):
+        identity.apply(TokenSet(name, b"digest", times_us))
+    found = []
+    for now_us in (4, 5, 9):
+        identity.await_expiry(now_us)
+        found.append(identity.token_expires_us)
+    assert found == [5, 9, 0]
+
+
+def test_managers_of_a_caller_are_counted_until_they_are_bound_no_more() -> None:
+    identity = StoreIdentity()
+    for source, caller in (("a", "one"), ("b", "one"), ("c", "one"), ("a", "two"), ("b", "")):
+        identity.apply(SourceBound(source, caller, 1))
+    assert identity.bound_to == {"one": 1, "two": 1}

@@ -7,20 +7,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dray.delivery.events import DeliverySettings
+from dray.delivery.incoming import StreamKey
 from dray.manager.entries import ENTRY_BYTES, Staged, pack_tail
+from dray.manager.facts import (
+    Accepted,
+    Committed,
+    Confirmation,
+    ConfirmationsTaken,
+    Delivered,
+    QueuePaused,
+    encode_fact,
+    pack_lookups,
+)
 from dray.manager.queue import entry_pages
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.state import snapshots
 from dray.manager.state.chunked_encoding import RUN, array_head, array_in_chunks, bytes_head
-from dray.manager.state.snapshots import read_state, take_snapshots, write_state
+from dray.manager.state.snapshots import read_state, replay, take_snapshots, write_state
 from dray.manager.state.state import State
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.store.log.checkpoint import Snapshots
+from dray.store.recovery.recovery import History
 from dray.wire import queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
+from tests.unit.manager.state.test_applied_facts import (
+    NEWS,
+    ORDERS,
+    joined,
+    positions,
+    state_after,
+    tails,
+)
 
 decode = msgspec.msgpack.decode
 encode = msgspec.msgpack.encode
@@ -150,3 +171,47 @@ def test_a_snapshot_knows_which_messages_a_purge_still_waits_for(driver: Manager
     state = look_into(driver.manager).state
     found = again(take_snapshots(state), state).queues.named("orders")
     assert found.purge_pending == {1}
+
+
+def test_a_state_that_nothing_has_happened_to_is_written_and_read() -> None:
+    state = State(DeliverySettings())
+    found = again(take_snapshots(state), state)
+    assert list(write_state(found)) == list(write_state(state))
+    assert (found.manager_id, found.name, len(found.queues)) == ("", "", 0)
+
+
+def test_a_snapshot_knows_what_is_paused_and_how_far_confirmations_were_heard() -> None:
+    heard = Committed(0, 1, [], [], heard=(NEWS, 7))
+    state = state_after(QueuePaused(NEWS, paused=True), heard)
+    found = again(take_snapshots(state), state)
+    assert [found.queues.numbered(each).paused for each in (ORDERS, NEWS)] == [False, True]
+    assert found.heard == {NEWS: 7}
+
+
+def test_what_stayed_behind_in_an_outgoing_queue_stays_when_a_log_is_replayed() -> None:
+    """Its stream has gone past it; nobody has it, so a start may not count it as delivered."""
+    sent = (joined(ORDERS, tails(9)), joined(NEWS, tails(1, 2, 3, 4)))
+    state = state_after(*sent, Delivered(NEWS, 2, stayed=pack_lookups([2])))
+    history = History.of(take_snapshots(state))
+    later = History(*history[:2], iter([encode_fact(Delivered(NEWS, 3))]))
+    found = replay(State(state.delivery), later)
+    index = found.queues.numbered(NEWS).index
+    assert (index.aside_between(0, 9), positions(found, NEWS)) == ([2], [4])
+    assert positions(found, ORDERS) == [1]
+
+
+def test_each_half_of_a_state_takes_the_facts_after_its_own_snapshot() -> None:
+    key = StreamKey("source", 1)
+    told = [Confirmation(each, 1) for each in (1, 2)]
+    came = [
+        Accepted(*key, 5, number, ORDERS, 1, tails(number), [each])
+        for number, each in enumerate(told, 1)
+    ]
+    facts = [encode_fact(each) for each in (*came, ConfirmationsTaken(*key, 1))]
+    older, newer = (History.of(take_snapshots(state_after(*came[:n]))) for n in (0, 1))
+    for state, sequences in ((0, 1), (1, 0)):
+        halves = (older, newer)[state].state, (older, newer)[sequences].sequences
+        found = replay(State(DeliverySettings()), History(*halves, iter(facts), state, sequences))
+        assert positions(found, ORDERS) == [1, 2]
+        assert found.outbox.after(key, 0, 9) == (2, told[1:])
+        assert found.incoming.position(key)[:2] == (5, 2)
