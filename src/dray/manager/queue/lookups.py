@@ -196,6 +196,7 @@ class Lookups:
             if used + LOOKUP_UNUSED_S > now:
                 return
             if lookup.kind in lookup.queue.waiters.kinds:
+                del self.used[name]
                 self.used[name] = lookup, now
             else:
                 self._drop(name)

@@ -174,6 +174,19 @@ def test_a_message_that_comes_back_is_found_again(driver, how):
     assert caller.answers(waiting)
 
 
+def test_what_was_held_when_its_queue_was_read_is_found_once_it_comes_back(driver, monkeypatch):
+    monkeypatch.setattr("dray.manager.queue.lookups.LOOKUP_READ_AT_ONCE", 3)
+    caller = driver.session()
+    queue = filled(caller, 5)
+    transaction = caller.number_for()
+    caller.receive(queue, transaction=transaction, max_messages=5)
+    for number in range(5):
+        with pytest.raises(MessageNotFound):
+            taken(caller, queue, by(number))
+    caller.call(message_frames.Abort(transaction))
+    assert all(taken(caller, queue, by(number)) for number in range(5))
+
+
 def test_equal_correlation_ids_are_received_in_the_order_of_the_queue(driver):
     caller = driver.session()
     queue = caller.create("plain", transactional=False)
@@ -219,8 +232,20 @@ def test_a_lookup_stays_while_somebody_waits_by_it(driver):
     queue = filled(caller, 10)
     waiting = caller.ask(message_frames.Receive(queue, 0, 1e6, select=by(11)))
     driver.advance(10 * LOOKUP_UNUSED_S)
+    assert driver.manager.deadline() == driver.now + LOOKUP_UNUSED_S
     caller.send(queue, answer_to(11))
     assert caller.answers(waiting)
+
+
+def test_a_lookup_that_somebody_waits_by_keeps_no_other_one(driver):
+    caller, lookups = driver.session(), look_into(driver.manager).lookups
+    for number, timeout in enumerate((1e6, 0.0)):
+        queue = caller.create(f"queue-{number}")
+        caller.ask(message_frames.Receive(queue, 0, timeout, select=by(1)))
+        driver.advance(LOOKUP_UNUSED_S / 2)
+    assert len(lookups) == 2
+    driver.advance(LOOKUP_UNUSED_S / 2)
+    assert [each.queue.name for each, _ in lookups.used.values()] == ["queue-0"]
 
 
 def test_a_caller_that_looks_in_very_many_queues_costs_only_its_own_lookups(tmp_path, monkeypatch):
@@ -261,13 +286,17 @@ def test_what_has_left_is_known_no_more_and_what_is_held_still_is(driver):
     taken(caller, queue, by(2))
     ((lookup, _),) = look_into(driver.manager).lookups.used.values()
     assert lookup.known == 5
+    for _ in range(2):
+        with pytest.raises(MessageNotFound):
+            taken(caller, queue, by(2))
+        assert lookup.known == 4, "it is forgotten once"
     holding = caller.number_for()
     caller.receive(queue, transaction=holding, max_messages=1, select=by(0))
     taken(caller, queue, by(0))
     taken(caller, queue, by(0))
     with pytest.raises(MessageNotFound):
         taken(caller, queue, by(0))
-    assert lookup.known == 3, "the held one, and two that nobody has asked for since"
+    assert lookup.known == 2, "the held one, and another that is there"
     caller.call(message_frames.Abort(holding))
     assert taken(caller, queue, by(0))
 
