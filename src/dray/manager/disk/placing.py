@@ -90,16 +90,13 @@ def place_batch(
 def _runs(spans: Sequence[Span], bytes_max: int) -> Iterator[list[Span]]:
     """Spans of one kind that adjoin, together no longer than one heap file."""
     run: list[Span] = []
-    stop = 0
     for span in spans:
-        offset, length, kind = span
         if run:
-            goes_on = offset == stop and kind is run[0].kind
-            if not goes_on or offset + length - run[0].offset > bytes_max:
+            goes_on = span.offset == run[-1].stop and span.kind is run[-1].kind
+            if not goes_on or span.stop - run[0].offset > bytes_max:
                 yield run
                 run = []
         run.append(span)
-        stop = offset + length
     if run:
         yield run
 
