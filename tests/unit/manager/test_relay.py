@@ -6,10 +6,7 @@ import pytest
 
 from dray.errors import InvalidArgument, Misuse
 from dray.machine import Tick
-from dray.manager.events import (
-    Answer,
-    SessionClosed,
-)
+from dray.manager.events import Answer, LinkSend, SessionClosed
 from dray.manager.relay import Meter
 from dray.model.limits import BOX_CHARACTERS_MAX, MIB, RELAYED_BYTES_MAX
 from dray.wire.frames import Done
@@ -131,6 +128,9 @@ def test_a_box_is_attached_again_when_its_link_comes_back(tmp_path):
     attach(net, producer, "t", address("b", "reports"))
     net.cut("a", "b")
     consumer.ask(Post("t", b"lost"))
+    producer.ask(Post("t/c", b"lost", address("b", "reports")))
+    sent = [each.head for each in net["a"].effects if isinstance(each, LinkSend)]
+    assert not [each for each in sent if isinstance(each, Post)]
     net.advance(60)
     net.advance(60)
     consumer.ask(Post("t", b"ack"))
@@ -143,11 +143,14 @@ def test_the_boxes_of_a_program_go_with_it_also_further_on(tmp_path):
     attach(net, producer, "t", address("b", "reports"))
     session = look_into(net["a"].manager).sessions[producer.number]
     assert session.boxes == {"t"}
+    net["b"].session().ask(Post("t", b"ack"))
+    assert net.of(producer, "a") == [(b"ack", b"")]
     net["a"].turn(SessionClosed(producer.number))
     net.deliver()
     for host in "ab":
         relay = look_into(net[host].manager).relay
         assert (relay._owners, relay.wanted()) == ({}, [])
+        assert producer.number not in relay._sessions
 
 
 def test_a_box_that_another_program_takes_over_stays_attached_further_on(tmp_path):

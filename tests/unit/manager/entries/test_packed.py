@@ -7,8 +7,15 @@ from random import Random
 import pytest
 
 from dray.manager.entries.entry import (
+    copies_of,
+    expires_us_of,
     is_express_entry,
+    length_of,
     lookup_id_of,
+    marks_of,
+    number_of,
+    part_of,
+    place_in,
     unpack,
     with_abort,
     with_key,
@@ -51,6 +58,11 @@ def test_what_is_asked_of_a_run_is_the_sum_of_its_entries(seed):
     assert expiries_in(packed) == [
         (entry.expires_us, entry.lookup_id) for entry in each_one if entry.expires_us
     ]
+    for packed_one, entry in zip(entries, each_one, strict=True):
+        assert (expires_us_of(packed_one), marks_of(packed_one)) == (entry.expires_us, entry.marks)
+        assert (part_of(packed_one), copies_of(packed_one)) == (entry.part, entry.copies)
+        assert (number_of(packed_one), length_of(packed_one)) == (entry.number, entry.length)
+        assert place_in(packed_one) == (entry.extent, entry.crc)
     bytes_of_runs = [
         (run.file, run.offset + at) for run in runs_in(packed) for at in range(run.length)
     ]
@@ -74,6 +86,7 @@ def test_records_side_by_side_are_one_run():
 
     packed = with_keys(at(1, 0, 70) + at(1, 70, 80) + at(2, 150, 90) + at(1, 150, 64), 1)
     assert runs_in(packed) == [Extent(1, 0, 150), Extent(2, 150, 90), Extent(1, 150, 64)]
+    assert runs_in(b"") == []
 
 
 @pytest.mark.parametrize("at", range(3))

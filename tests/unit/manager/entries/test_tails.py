@@ -142,6 +142,8 @@ def test_a_single_record_is_packed_as_a_group_of_one(part):
     (found,) = split_tails(packed_tails([record], 7, 99))
     assert read(found).ordinal == 1
     assert read(found).following == 0
+    of_large = MARK_LARGE if part else 0
+    assert read(found).marks == MARK_FIRST | MARK_LAST | of_large
 
 
 def test_only_a_message_that_was_given_back_has_come_back():

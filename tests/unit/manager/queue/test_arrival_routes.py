@@ -68,6 +68,11 @@ def test_a_number_is_never_given_twice():
     assert (again.into(3), again.back("d" * 32, 3)) == ([3], [SECOND])
 
 
+def test_what_goes_on_by_a_route_is_known_after_a_checkpoint():
+    routes = ArrivalRoutes([(1, FIRST), (3, SECOND)], [(3, 9)], 3)
+    assert (routes.going(1), routes.going(3), routes.going_state()) == (0, 9, [(3, 9)])
+
+
 def test_routes_that_are_forgotten_leave_nothing_in_memory():
     routes, empty = ArrivalRoutes(), vars(ArrivalRoutes())
     for each in (FIRST, SECOND, FIRST._replace(origin="e" * 32)):

@@ -53,6 +53,7 @@ def test_nothing_is_found_in_no_pages():
         b"",
     )
     assert entry_pages.between(b"", key(9)) == b""
+    assert list(entry_pages.leads()) == []
 
 
 def test_a_key_is_there_once():
