@@ -18,7 +18,6 @@ def test_files_that_wait_for_room_are_told_once_and_again_when_they_wait_again()
     disk, notices = SimDisk(Random(1)), Notices()
     files = QueueFiles(disk)
     followed = FollowedFiles(files, QueueTable(), notices)
-    followed.begin()
 
     def told(room: int) -> list[str]:
         disk.full_after(room)
@@ -29,6 +28,8 @@ def test_files_that_wait_for_room_are_told_once_and_again_when_they_wait_again()
         followed.follow(ManagerNamed("a", "anyone"))
         return [each.kind for each in notices.take()]
 
+    assert told(10) == [], "facts are not followed yet"
+    followed.begin()
     assert told(10) == [NoticeKind.QUEUE_FILES_WAIT]
     assert isinstance(files.refused, StoreFull)
     assert told(10) == []

@@ -81,6 +81,19 @@ def promised(driver: ManagerDriver) -> int:
     return look_into(driver.manager).room._promised
 
 
+def test_a_refusal_is_told_once_and_none_before_somebody_was_refused(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Small(driver, monkeypatch, 0, LOW + 100)
+    room = RoomLeft(driver.store, LOW)
+    assert not room.take_refusal()
+    room.check(100, fact_bytes=0)
+    with pytest.raises(errors.StoreFull):
+        room.check(101, fact_bytes=0)
+    assert [room.take_refusal(), room.take_refusal()] == [True, False]
+    driver.leave_unchecked()
+
+
 def test_what_one_large_message_was_promised_no_other_gets(
     driver: ManagerDriver, queue: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

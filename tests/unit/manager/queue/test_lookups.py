@@ -177,7 +177,7 @@ def test_a_message_that_comes_back_is_found_again(driver, how):
 def test_what_was_held_when_its_queue_was_read_is_found_once_it_comes_back(driver, monkeypatch):
     monkeypatch.setattr("dray.manager.queue.lookups.LOOKUP_READ_AT_ONCE", 3)
     caller = driver.session()
-    queue = filled(caller, 5)
+    queue = filled(caller, 6)
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction, max_messages=5)
     for number in range(5):

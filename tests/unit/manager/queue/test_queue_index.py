@@ -85,10 +85,12 @@ def test_a_loaded_index_is_the_one_that_was_written_down():
     assert read.byte_count == written.byte_count - written.express_bytes
 
 
-def test_the_oldest_message_is_found_whatever_its_priority_and_whether_it_is_held():
-    rng, queue = Random(4), QueueIndex()
+@pytest.mark.parametrize("priorities", [(3, 7, 0), (3, 4), (4, 3)])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_oldest_message_is_found_whatever_its_priority_and_whether_it_is_held(seed, priorities):
+    rng, queue = Random(seed), QueueIndex()
     assert queue.oldest_time() is None
-    tails = [tail(rng, priority=each) for each in (3, 7, 0)]
+    tails = [tail(rng, priority=each) for each in priorities]
     for position, each in enumerate(tails, 1):
         queue.add_run(each, position)
     entries = [unpack(each) for each in queue.everything()]

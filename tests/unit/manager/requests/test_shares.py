@@ -169,7 +169,10 @@ def test_a_caller_has_its_share_of_the_boxes_of_file_transfers(tmp_path, monkeyp
     second.call(transfer_frames.AttachBox("a", "orders"))
     bob.call(transfer_frames.AttachBox("c", "orders"))
     driver.turn(SessionClosed(second.number))
-    first.call(transfer_frames.AttachBox("d", "orders"))
+    for box in "de":
+        first.call(transfer_frames.AttachBox(box, "orders"))
+    with pytest.raises(Misuse, match="user:ada has 2 boxes of transfers"):
+        first.call(transfer_frames.AttachBox("f", "orders"))
 
 
 def test_a_caller_whose_transactions_have_the_most_messages_begins_no_other(tmp_path, monkeypatch):
