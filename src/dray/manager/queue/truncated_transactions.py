@@ -43,7 +43,7 @@ class TruncatedTransactions:
     def ended(self, route: int, position: int) -> None:
         """Apply the fact that before a position all that came by a route is over."""
         # Beyond the bound the one that was noted first is told by the next message of its origin.
-        self._positions[route] = max(position, self._positions.pop(route, 0))
+        self._positions[route] = max(position, self._positions.pop(route, position))
         if len(self._positions) > TRUNCATED_MAX:
             del self._positions[next(iter(self._positions))]
 
