@@ -16,6 +16,7 @@ from dray.manager.facts import (
     Confirmation,
     ConfirmationsTaken,
     Delivered,
+    QueueCreated,
     QueuePaused,
     encode_fact,
     pack_lookups,
@@ -27,6 +28,7 @@ from dray.manager.state.chunked_encoding import RUN, array_head, array_in_chunks
 from dray.manager.state.snapshots import read_state, replay, take_snapshots, write_state
 from dray.manager.state.state import State
 from dray.model.message import Message
+from dray.model.queue import QueueOptions
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.store.log.checkpoint import Snapshots
@@ -153,13 +155,29 @@ def test_a_state_is_written_as_it_always_was(driver: ManagerDriver) -> None:
     queue = caller.create("orders")
     for _ in range(20):
         caller.send(queue, *[Message(body=b"x")] * 100)
-    image, at, records = b"".join(write_state(look_into(driver.manager).state)), 0, 0
+    records = records_of(look_into(driver.manager).state)
+    assert [encode(decode(each)) for each in records] == records
+    assert len(records) == 1 + len(look_into(driver.manager).state.queues)
+
+
+def records_of(state: State) -> list[bytes]:
+    """The records of a snapshot, without their lengths."""
+    image, at, records = b"".join(write_state(state)), 0, []
     while at < len(image):
         length = int.from_bytes(image[at : at + 8], "little")
-        record = image[at + 8 : at + 8 + length]
-        assert encode(decode(record)) == record
-        at, records = at + 8 + length, records + 1
-    assert records == 1 + len(look_into(driver.manager).state.queues)
+        records.append(image[at + 8 : at + 8 + length])
+        at += 8 + length
+    return records
+
+
+def test_the_record_of_a_queue_begins_with_the_fact_that_made_it() -> None:
+    facts = [
+        QueueCreated(7, "mine", "private", QueueOptions(label="x"), born=5),
+        QueueCreated(8, "mine;journal", "journal", QueueOptions(), parent=7),
+        QueueCreated(9, "dray://far:1/it", "outgoing", QueueOptions(), "far", 1, "it", secure=True),
+    ]
+    _, *queues = records_of(state_after(*facts))
+    assert [decode(each)[0] for each in queues[-3:]] == [decode(encode(each)) for each in facts]
 
 
 def test_a_snapshot_knows_which_messages_a_purge_still_waits_for(driver: ManagerDriver) -> None:
