@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from dray.errors import StoreError
+from dray.store import chain
 from dray.store.chain import (
     BEGINNING,
     ChainedFile,
@@ -56,12 +57,15 @@ def test_a_file_goes_on_from_the_head_of_another(chained, tmp_path):
     assert second.head.entries == 3
 
 
-def test_a_file_that_was_removed_is_begun_anew_and_its_descriptor_is_given_back(chained):
+def test_a_file_that_was_removed_is_begun_anew_and_its_descriptor_is_given_back(chained, monkeypatch):
     chained.add(saying("a"))
     before = len([*Path("/proc/self/fd").iterdir()])
+    synced = []
+    monkeypatch.setattr(chain, "sync_folder", synced.append)
     chained.path.unlink()
     chained.add(saying("b"))
     assert chained.path.exists()
+    assert synced == [chained.path.parent], "a power failure leaves its new name in place"
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 

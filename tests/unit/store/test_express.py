@@ -9,6 +9,7 @@ import pytest
 from dray.errors import StoreFull
 from dray.store.heap.heap import Extent, Heap
 from dray.store.kinds import Kind, file_name, kind_of
+from dray.store.limits import HEAP_OPEN_FILES
 from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, Store
 
@@ -78,10 +79,20 @@ def test_an_emptied_file_leaves_neither_memory_nor_disk_occupied(disk, heap):
         heap.free(extent)
     assert r_files(disk) == []
     assert heap.live_bytes == 0
-    assert heap._memory_bytes == 0
+    assert heap.express_memory == (BUDGET, 0)
+    assert heap.files == HEAP_OPEN_FILES
+    assert not heap.in_memory(extents[0].file)
     for _ in range(2):
         express(heap, bytes(900))
     assert r_files(disk) == []
+
+
+def test_a_file_that_is_written_out_again_has_its_name_again(disk):
+    heap = Heap(disk, FILE_BYTES, express_bytes=0)
+    heap.free(express(heap, b"x" * 10))
+    assert r_files(disk) == []
+    extent = express(heap, b"y" * 10)
+    assert disk.image(file_name(extent.file))[:10] == b"y" * 10
 
 
 def test_a_pinned_file_waits_until_its_answer_has_gone_out(heap):

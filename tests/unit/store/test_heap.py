@@ -10,7 +10,7 @@ from dray.errors import StoreCorrupt, StoreFull
 from dray.store.heap import heap as heap_module
 from dray.store.heap.heap import Extent, Heap, Occupancy
 from dray.store.kinds import Kind
-from dray.store.limits import FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
+from dray.store.limits import BLOCK_BYTES, FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
 from dray.store.log.group import DirtyRange
 from dray.testing.disk import Operation, SimDisk, SimFile
 
@@ -59,7 +59,7 @@ def test_any_kind_of_buffer_is_placed(heap):
 
 def test_nothing_takes_no_room(heap):
     extent = heap.place(b"")
-    assert read(heap, extent) == b""
+    assert heap.read_into(extent, memoryview(bytearray(1))) == 0
     heap.free(extent)
     heap.free(extent)
 
@@ -123,6 +123,34 @@ def test_files_that_are_not_needed_go_back_to_the_file_system(disk, heap, monkey
     assert (heap.free_files, heap.surplus_files, heap.files) == (2, 0, 7)
     assert "p0000003.mq" not in disk.names()
     assert heap.place(bytes(1000)) == extents[0]
+
+
+def test_a_full_file_system_gets_one_file_at_a_time(heap):
+    for extent in [heap.place(bytes(1000)) for _ in range(7)]:
+        heap.free(extent)
+    synced(heap)
+    before = heap.files
+    assert heap.give_back_one()
+    assert heap.files == before - 1
+
+
+def test_the_map_of_live_blocks_leaves_out_what_was_freed(disk):
+    heap = Heap(disk, 4 * BLOCK_BYTES)
+    first, second = (heap.place(bytes(BLOCK_BYTES)) for _ in range(2))
+    assert heap.live_blocks() == {1: b"\x03"}
+    heap.free(first)
+    assert heap.live_blocks() == {1: b"\x02"}
+    heap.free(second)
+    assert heap.live_blocks() == {}
+
+
+def test_the_log_has_no_copies_for_a_file_whose_size_may_be_lost(heap):
+    heap.place(b"first")
+    heap.names_synced = heap.names_made
+    assert heap.copies(heap.dirty_ranges()) == b""
+    synced(heap)
+    heap.place(b"second")
+    assert heap.copies(heap.dirty_ranges()) == b"second"
 
 
 def test_a_file_without_a_descriptor_goes_back_to_the_file_system_too(disk, heap, monkeypatch):

@@ -80,6 +80,7 @@ class Descriptors:
             os.close(self._read.popitem()[1])
 
     def _room_was_made(self) -> bool:
+        """Close one that is clean, or make one clean; whether there was either."""
         unsynced: HeapFile | None = None
         for heap_file in self._held.values():
             if heap_file.pins:
@@ -94,5 +95,4 @@ class Descriptors:
         capture = unsynced.capture(unsynced.file)
         capture.file.sync()
         self._synced(capture)
-        self.give_up(unsynced)
         return True

@@ -260,9 +260,7 @@ class HeapFile:
         self.settled = True
         self.newest = b""
         self.synced = max(self.synced, capture.writes)
-        if self.writes <= self.synced:
-            self.dirty_from = self.position
-        elif capture.era == self.era:
+        if capture.era == self.era:
             self.dirty_from = max(self.dirty_from, capture.position)
 
     def copied(self, stop: int) -> None:
