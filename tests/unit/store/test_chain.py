@@ -57,7 +57,9 @@ def test_a_file_goes_on_from_the_head_of_another(chained, tmp_path):
     assert second.head.entries == 3
 
 
-def test_a_file_that_was_removed_is_begun_anew_and_its_descriptor_is_given_back(chained, monkeypatch):
+def test_a_file_that_was_removed_is_begun_anew_and_its_descriptor_is_given_back(
+    chained, monkeypatch
+):
     chained.add(saying("a"))
     before = len([*Path("/proc/self/fd").iterdir()])
     synced = []

@@ -7,8 +7,10 @@ from random import Random
 import pytest
 
 from dray.store.limits import CHECKPOINT_BUFFER_BYTES, CHECKPOINT_BYTES, SECTOR_BYTES
+from dray.store.log import checkpoint
 from dray.store.log.checkpoint import (
     NAMES,
+    SEQUENCES,
     CheckpointState,
     Mark,
     Snapshots,
@@ -75,6 +77,16 @@ def test_any_changed_byte_is_damage(disk):
         copy = disk.after_crash(CrashEffect.KEPT)
         copy.damage(NAME, offset, bytes([disk.image(NAME)[offset] ^ 1]))
         assert examine(copy, NAME) == (CheckpointState.DAMAGED, None)
+
+
+def test_a_checkpoint_of_another_version_or_kind_is_damage(disk, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "VERSION", checkpoint.VERSION + 1)
+        write(disk, [b"snapshot"])
+    assert examine(disk, NAME) == (CheckpointState.DAMAGED, None)
+    write(disk, [b"snapshot"])
+    disk.open(SEQUENCES[0], size=disk.open(NAME).size()).write(disk.image(NAME), 0)
+    assert examine(disk, SEQUENCES[0]) == (CheckpointState.DAMAGED, None)
 
 
 def test_every_cut_is_damage(disk):

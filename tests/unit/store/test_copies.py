@@ -284,6 +284,9 @@ def test_a_copy_makes_those_void_that_lay_there_before():
     assert copies.lsn_of(DirtyRange(1, 110, 130)) == 4060
     assert copies.lsn_of(DirtyRange(1, 150, 170)) is None
     assert copies.files == {1, 2}
+    copies.add(DirtyRange(1, 0, 5), 5000)
+    assert copies.lsn_of(DirtyRange(1, 0, 5)) == 5000
+    assert copies.lsn_of(DirtyRange(1, 0, 50)) is None
 
 
 def test_a_group_with_copies_says_so_and_one_without_does_not(disk, store, ledger):

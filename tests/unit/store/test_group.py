@@ -11,6 +11,7 @@ from dray.store.log.group import (
     SEAL,
     DirtyRange,
     Group,
+    copies_of,
     decode_header,
     encode,
     facts_of,
@@ -46,6 +47,17 @@ def test_the_bytes_are_those_of_the_page():
     assert int.from_bytes(IMAGE[52:56], "little") == HEADER_BYTES + 2 * 12 + 4 + 3 + 4
     assert len(IMAGE) == 512
     assert IMAGE[64:68] == bytes([1, 0, 0, 0])
+
+
+def test_copies_lie_behind_the_facts_in_the_order_of_their_ranges():
+    ranges = [DirtyRange(1, 10, 13), DirtyRange(9, 50, 52), DirtyRange(4, 7, 8)]
+    image = encode(GROUP, ranges, framed(b"one") + framed(b""), b"aaabbc")
+    group = decode_header(image)
+    assert group is not None
+    found = [
+        (each, image[at : at + each.stop - each.start]) for each, at in copies_of(group, image)
+    ]
+    assert found == list(zip(ranges, (b"aaa", b"bb", b"c"), strict=True))
 
 
 def test_what_was_encoded_is_decoded():

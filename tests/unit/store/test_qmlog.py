@@ -56,6 +56,20 @@ def test_facts_come_back_in_order(log, reader):
     assert log.bytes_written == log.head == 512 + 5120
 
 
+def test_each_walk_reads_the_file_anew(log, reader):
+    write(log, b"a")
+    assert reader.chain(0, 0, 0).end == 512
+    write(log, b"b")
+    chain = reader.chain(0, 0, 0)
+    assert (chain.end, chain.next_fact) == (1024, 2)
+    log.file.write(bytes(512), 512)
+    assert reader.chain(0, 0, 0).end == 512
+
+
+def test_an_empty_chain_says_nothing_of_the_size_of_heap_files(reader):
+    assert reader.chain(0, 0, 0).heap_file_bytes == 0
+
+
 def test_facts_that_a_checkpoint_has_are_left_out(log, reader):
     write(log, b"a", b"b")
     write(log, b"c")
