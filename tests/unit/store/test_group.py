@@ -58,6 +58,7 @@ def test_copies_lie_behind_the_facts_in_the_order_of_their_ranges():
         (each, image[at : at + each.stop - each.start]) for each, at in copies_of(group, image)
     ]
     assert found == list(zip(ranges, (b"aaa", b"bb", b"c"), strict=True))
+    assert len(encode(GROUP, ranges, framed(b"one"), bytes(2000))) == group_bytes(7, 3, 2000)
 
 
 def test_what_was_encoded_is_decoded():
