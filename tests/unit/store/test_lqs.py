@@ -278,16 +278,18 @@ def test_each_file_that_is_put_aside_gets_a_name_of_its_own(disk):
     assert [disk.image(f"quarantine/a.{number}") for number in (1, 2, 3)] == [b"1", b"2", b"3"]
 
 
-def test_a_file_and_a_label_that_are_exactly_as_long_as_they_may_be_are_read():
+def test_a_file_and_a_label_that_are_exactly_as_long_as_they_may_be_are_read(disk):
     label = "y" * LABEL_CHARACTERS_MAX
     image = encode(ORDERS._replace(label=label))
     longest = image.replace(
         b"[Properties]", b"#" * (FILE_BYTES_MAX - len(image) - 1) + b"\n[Properties]"
     )
     assert len(longest) == FILE_BYTES_MAX == 65_536
-    assert decode(longest).description.label == label
+    for name, given in (("longest", longest), ("longer", b"#" + longest)):
+        disk.open(f"{FOLDER}/{name}", size=len(given)).write(given, 0)
+    assert QueueFiles(disk).read("longest").description.label == label
     with pytest.raises(NotAFileOfOursError, match="more than"):
-        decode(b"#" + longest)
+        QueueFiles(disk).read("longer")
 
 
 @pytest.mark.parametrize(

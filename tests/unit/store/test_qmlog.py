@@ -62,8 +62,15 @@ def test_each_walk_reads_the_file_anew(log, reader):
     write(log, b"b")
     chain = reader.chain(0, 0, 0)
     assert (chain.end, chain.next_fact) == (1024, 2)
-    log.file.write(bytes(512), 512)
-    assert reader.chain(0, 0, 0).end == 512
+    assert [*reader.facts(chain, 0)] == [b"a", b"b"]
+    other = Log(log.file, capacity=CAPACITY, head=512, tail=0, next_fact=1, epoch=2)
+    write(other, b"c")
+    assert facts(reader) == [b"a", b"c"]
+    assert not reader.is_blank()
+    log.file.write(bytes(448), 64)
+    log.file.write(bytes(448), 512 + 64)
+    assert reader.is_blank()
+    assert reader.chain(0, 0, 0).end == 0
 
 
 def test_an_empty_chain_says_nothing_of_the_size_of_heap_files(reader):
