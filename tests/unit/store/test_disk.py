@@ -14,6 +14,7 @@ import pytest
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreMoved, StorePoisoned
 from dray.store import reading
+from dray.store.disk import FOLDER_NAME
 from dray.store.heap.heap import Extent, file_name
 from dray.store.reading import HeapReader, ReadOnlyDisk
 from dray.store.real_disk import OwnMarks, RealDisk, RealFile
@@ -61,6 +62,19 @@ def test_the_name_of_each_folder_that_a_start_makes_is_synced_in_the_folder_abov
     synced.clear()
     RealDisk(tmp_path / "new" / "data").close()
     assert synced == [tmp_path / "new" / "data"]
+
+
+def test_the_folder_that_is_synced_is_the_one_that_was_asked_for(tmp_path, monkeypatch):
+    disk, synced = RealDisk(tmp_path), []
+    disk.sync_directory("lqs")
+    monkeypatch.setattr("dray.store.real_disk.sync_folder", synced.append)
+    disk.sync_directory("lqs")
+    disk.sync_directory()
+    disk.close()
+    assert [each.relative_to(tmp_path).parts for each in synced] == [
+        (FOLDER_NAME, "lqs"),
+        (FOLDER_NAME,),
+    ]
 
 
 def test_a_file_to_read_that_has_descriptor_0_is_closed_once(monkeypatch):

@@ -193,8 +193,10 @@ def test_a_full_disk_keeps_changes_waiting_and_refuses_nothing(disk):
     files = QueueFiles(disk)
     disk.full_after(10)
     files.write("a", ORDERS)
+    assert files.unwritten == 1
     files.flush(files.captured)
     assert isinstance(files.refused, StoreFull)
+    assert files.unwritten == 0, "nobody waits for a disk without room"
     assert disk.names(FOLDER) == ["a.new"]
     disk.full_after(10_000)
     files.flush(files.captured)
@@ -275,6 +277,8 @@ def test_each_file_that_is_put_aside_gets_a_name_of_its_own(disk):
     for number in (1, 2, 3):
         disk.open(f"{FOLDER}/a").write(b"%d" % number, 0)
         assert files.quarantine("a") == f"quarantine/a.{number}"
+    lost = disk.after_crash(CrashEffect.LOST)
+    assert (lost.names(FOLDER), lost.names("quarantine")) == ([], ["a.1", "a.2", "a.3"])
     assert [disk.image(f"quarantine/a.{number}") for number in (1, 2, 3)] == [b"1", b"2", b"3"]
 
 
