@@ -17,7 +17,7 @@ from dray.store.log.copies import Copies
 from dray.store.log.group import DirtyRange, decode_header
 from dray.store.recovery.recovery import Loss
 from dray.store.store import Store
-from dray.testing.disk import CrashEffect, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk, SimFile
 from tests.unit.store.ledger import LOG_BYTES, Ledger, opened, small_store
 
 MOST = LOG_BYTES // COPIED_LOG_SHARE
@@ -210,6 +210,21 @@ def test_of_a_heap_file_a_start_reads_no_more_than_the_log_has_copies_of(disk, s
     again = Ledger()
     assert small_store(disk.kill()).recover(again.load).verified_extents == 1
     assert again.state() == ledger.state()
+
+
+def test_what_a_start_found_after_a_kill_survives_a_power_failure(
+    disk, store, ledger, monkeypatch
+):
+    with monkeypatch.context() as patched:
+        # The kill comes when all is written, and before the disk has any of it.
+        patched.setattr(SimFile, "sync", lambda _: None)
+        put(store, ledger, 2, b"a" * (MOST + 1))
+    killed = disk.kill()
+    _, told = opened(killed)
+    assert told.state() == ledger.state()
+    store, again = opened(killed.crash(CrashEffect.LOST))
+    assert again.state() == told.state()
+    again.check(store)
 
 
 def test_a_damaged_copy_harms_nothing_while_the_heap_has_the_payload(disk, store, ledger):

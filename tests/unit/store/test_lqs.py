@@ -276,6 +276,7 @@ def test_each_file_that_is_put_aside_gets_a_name_of_its_own(disk):
     files = QueueFiles(disk)
     for number in (1, 2, 3):
         disk.open(f"{FOLDER}/a").write(b"%d" % number, 0)
+        disk.sync_directory(FOLDER)
         assert files.quarantine("a") == f"quarantine/a.{number}"
     lost = disk.after_crash(CrashEffect.LOST)
     assert (lost.names(FOLDER), lost.names("quarantine")) == ([], ["a.1", "a.2", "a.3"])
@@ -289,8 +290,8 @@ def test_a_file_and_a_label_that_are_exactly_as_long_as_they_may_be_are_read(dis
         b"[Properties]", b"#" * (FILE_BYTES_MAX - len(image) - 1) + b"\n[Properties]"
     )
     assert len(longest) == FILE_BYTES_MAX == 65_536
-    for name, given in (("longest", longest), ("longer", b"#" + longest)):
-        disk.open(f"{FOLDER}/{name}", size=len(given)).write(given, 0)
+    for name, whole in (("longest", longest), ("longer", b"#" + longest)):
+        disk.open(f"{FOLDER}/{name}", size=len(whole)).write(whole, 0)
     assert QueueFiles(disk).read("longest").description.label == label
     with pytest.raises(NotAFileOfOursError, match="more than"):
         QueueFiles(disk).read("longer")

@@ -47,9 +47,10 @@ def test_every_file_is_noted_but_the_lock(data):
     (storage / "large").write_bytes(bytes(65_537))
     (storage / "small").write_bytes(bytes(65_536))
     (storage / "link").symlink_to("large")
+    (storage / "round").symlink_to(storage, target_is_directory=True)
     os.utime(storage / "large", ns=(7, 7))
     stock = take_stock(data)
-    assert list(stock) == ["large", "link", "lqs", "lqs/a", "small"]
+    assert list(stock) == ["large", "link", "lqs", "lqs/a", "round", "small"]
     assert stock["large"] == FileMark(65_537, 7, "")
     assert len(stock["lqs/a"].digest) == len(stock["small"].digest) == 64
     assert stock["lqs"].folder
