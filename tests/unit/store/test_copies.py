@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -212,12 +213,12 @@ def test_of_a_heap_file_a_start_reads_no_more_than_the_log_has_copies_of(disk, s
     assert again.state() == ledger.state()
 
 
-def test_what_a_start_found_after_a_kill_survives_a_power_failure(
-    disk, store, ledger, monkeypatch
-):
-    with monkeypatch.context() as patched:
-        # The kill comes when all is written, and before the disk has any of it.
-        patched.setattr(SimFile, "sync", lambda _: None)
+def test_what_a_start_found_after_a_kill_survives_a_power_failure(disk, store, ledger, monkeypatch):
+    class KilledError(Exception):
+        """The kill comes when all is written, and before the disk has any of it."""
+
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr(SimFile, "sync", Mock(side_effect=KilledError))
         put(store, ledger, 2, b"a" * (MOST + 1))
     killed = disk.kill()
     _, told = opened(killed)
