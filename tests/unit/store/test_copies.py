@@ -217,9 +217,10 @@ def test_what_a_start_found_after_a_kill_survives_a_power_failure(disk, store, l
     class KilledError(Exception):
         """The kill comes when all is written, and before the disk has any of it."""
 
-    with monkeypatch.context() as patched, pytest.raises(KilledError):
+    with monkeypatch.context() as patched:
         patched.setattr(SimFile, "sync", Mock(side_effect=KilledError))
-        put(store, ledger, 2, b"a" * (MOST + 1))
+        with pytest.raises(KilledError):
+            put(store, ledger, 2, b"a" * (MOST + 1))
     killed = disk.kill()
     _, told = opened(killed)
     assert told.state() == ledger.state()

@@ -721,6 +721,19 @@ def test_the_log_is_kept_from_its_beginning_until_there_are_two_checkpoints():
     assert again.turn == told
 
 
+def test_the_log_is_kept_from_the_older_checkpoints_after_a_start_too():
+    disk, _ = used(checkpoints=2, later=True)
+    generations = {name: mark.generation for name in NAMES for _, mark in [examine(disk, name)]}
+    store, ledger = opened(disk)
+    told = fill_the_log(store, ledger)
+    disk = disk.kill()
+    for name, generation in generations.items():
+        if generation == max(generations.values()):
+            disk.damage(name, 0, b"????")
+    _, again = opened(disk)
+    assert again.turn == told
+
+
 def test_a_start_whose_older_checkpoints_are_damaged_goes_on_from_the_newest():
     disk, before = used(checkpoints=2, later=True)
     generations = {name: mark.generation for name in NAMES for _, mark in [examine(disk, name)]}
