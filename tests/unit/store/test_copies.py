@@ -229,6 +229,21 @@ def test_what_a_start_found_after_a_kill_survives_a_power_failure(disk, store, l
     again.check(store)
 
 
+def test_for_damage_to_what_was_durable_no_newer_group_is_cut(disk, store, ledger):
+    syncs = []
+    for key in (2, 3):
+        ledger.put(store, key, b"%d" % key * (MOST + 1))
+        ledger.end_turn(store)
+        syncs.append(store.begin_sync())
+    syncs[0].run()
+    store.end_sync(syncs[0])
+    killed = lose(disk, ledger, 2)
+    again = Ledger()
+    report = small_store(killed).recover(again.load)
+    assert again.state() == ledger.state()
+    assert (report.cut_groups, report.spoiled) == (0, (ledger.pieces[2][0],))
+
+
 def test_a_damaged_copy_harms_nothing_while_the_heap_has_the_payload(disk, store, ledger):
     put(store, ledger, 2, b"second" * 100)
     killed = disk.kill()

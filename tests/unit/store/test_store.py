@@ -274,6 +274,17 @@ def test_files_that_are_emptied_while_they_are_open_count_as_room(disk):
     assert store.free_bytes() == before + 3 * HEAP_BYTES
 
 
+def test_room_that_others_took_is_seen_with_the_next_group(disk):
+    store, ledger = opened(disk)
+    before = store.free_bytes(anew=False)
+    disk.open("of another program", size=10_000)
+    store.place(b"a" * 100)
+    assert store.free_bytes(anew=False) == before - 100
+    ledger.end_turn(store)
+    store.sync()
+    assert store.free_bytes(anew=False) < before - 10_000
+
+
 def test_a_release_waits_for_its_own_group_not_for_an_earlier_one(disk):
     store, ledger = opened(disk)
     settled(store, ledger, b"a" * HEAP_BYTES, *[b"b" * HEAP_BYTES] * 4)

@@ -13,7 +13,7 @@ from dray.store.limits import CHECKPOINT_BYTES
 from dray.store.log.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, CheckpointState, examine
 from dray.store.recovery.survey import survey
 from dray.testing.disk import CrashEffect, SimDisk
-from tests.unit.store.ledger import Ledger, opened, small_store, used
+from tests.unit.store.ledger import LOG_BYTES, Ledger, opened, small_store, used
 
 
 def zero(disk: SimDisk, name: str) -> None:
@@ -103,6 +103,15 @@ def test_a_flipped_bit_in_the_size_that_the_first_group_tells_is_refused_and_not
     with pytest.raises(StoreCorrupt) as caught:
         small_store(disk).recover(Ledger().load)
     assert (caught.value.event, caught.value.file) == (2064, "MQTrans.lg1 and MQTrans.lg2")
+
+
+def test_the_first_group_tells_how_long_a_log_was_that_was_cut_before_any_checkpoint():
+    disk, before = used(checkpoints=0, later=False)
+    disk.cut_off("QMLog", LOG_BYTES - 1000)
+    store, ledger = opened(disk)
+    assert store.report.cut == ("QMLog",)
+    assert ledger.state() == before.state()
+    assert len(disk.image("QMLog")) == LOG_BYTES
 
 
 @pytest.mark.parametrize("name", MAP_NAMES)
