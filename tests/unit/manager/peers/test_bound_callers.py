@@ -58,8 +58,12 @@ def test_another_caller_under_the_id_of_a_manager_is_need_validation_until_it_is
     (known,) = peers(driver)
     assert (known.address, known.manager_id, known.caller) == (ID, ID, "cert:depot")
     assert (known.state, known.found_caller) == ("need-validation", "cert:mallory")
+    assert known.found == ID
     assert [each.kind for each in driver.manager.notices()].count("other-caller") == 1
     driver.session().call(queue_frames.AcceptPeer(ID))
+    (known,) = peers(driver)
+    assert (known.state, known.caller) == ("known", "cert:mallory")
+    assert (known.found, known.found_caller) == ("", "")
     driver.crash()
     assert not opens(called(driver, THIEF))
     assert opens(called(driver, CERTIFIED)) == "need-validation"
@@ -73,7 +77,7 @@ def test_nothing_that_another_caller_says_of_a_stream_counts(driver):
     (refusal,) = thief.say(peer_frames.Passed(STREAM, 5, 0, 100))
     assert refusal.error == "stream-not-open"
     (refusal,) = thief.say(peer_frames.EndStream(STREAM))
-    assert refusal.error == "need-validation"
+    assert (refusal.error, refusal.question) == ("need-validation", 0)
     (position,) = true.say(peer_frames.Passed(STREAM, 5, 0, 3))
     assert position.upto == 3, "the connection of the true one is as it was"
 
@@ -107,6 +111,8 @@ def test_a_caller_that_says_nothing_binds_nothing_and_takes_the_place_of_nobody(
     assert peers(driver) == []
     assert not opens(called(driver, CERTIFIED))
     assert opens(called(driver, anyone)) == "need-validation"
+    driver.session().call(queue_frames.AcceptPeer(ID))
+    assert peers(driver) == [], "whoever shows its key may come"
 
 
 def test_a_forgotten_caller_leaves_its_place_to_the_next_and_its_streams_end(driver):
@@ -115,6 +121,8 @@ def test_a_forgotten_caller_leaves_its_place_to_the_next_and_its_streams_end(dri
     driver.effects.clear()
     driver.session().call(queue_frames.ForgetPeer(ID))
     assert CloseSession(first.number) in driver.effects
+    (refusal,) = first.say(peer_frames.Passed(STREAM, 5, 0, 3))
+    assert refusal.error == "stream-not-open", "what was on its way does not count"
     assert peers(driver) == []
     assert not opens(called(driver, THIEF))
     driver.store.checkpoint(driver.manager.snapshot())
