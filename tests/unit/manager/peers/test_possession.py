@@ -299,6 +299,16 @@ def test_the_first_proof_ends_the_connections_that_earlier_incarnations_left_beh
     assert beside.say(peer_frames.OpenStream(3, "orders", 0))
 
 
+def test_a_manager_that_tells_no_incarnation_is_not_taken_for_one_that_it_left_behind(
+    driver: ManagerDriver,
+):
+    driver.session().create("orders")
+    source = driver.source(901, "b", incarnations=[])
+    driver.effects.clear()
+    assert source.say(peer_frames.OpenStream(1, "orders", 0))
+    assert closed(driver) == []
+
+
 def test_a_manager_says_its_last_incarnations_and_no_more_of_them(driver: ManagerDriver):
     past = [Incarnation(number, number) for number in range(1, 66)]
     driver.source(901, "b", incarnations=past[1:])
