@@ -100,7 +100,6 @@ class Links:
         self.context = context = works.context
         self.rights = strangers.rights
         self._strangers = strangers
-        strangers.leave = self._leave
         self._peer_tokens = context.config.peer_tokens
         self._relay = relay
         self._works = works
@@ -369,7 +368,8 @@ class Links:
         subject = address_of(link.peer)
         self.context.notices.add(NoticeKind.LINK_REFUSED, subject, told[:_SENTENCE_MAX])
 
-    def _leave(self, peer: Peer) -> None:
+    def leave(self, peer: Peer) -> None:
+        """Hang up on a manager that answers at an address, unless it is known there."""
         link, known = self._links.to(peer), self.context.state.identity.peers.get(peer)
         if link.state is LinkState.WELCOMED and (not known or known.manager_id != link.answerer):
             self._hang_up(link, "a person decides anew which queue manager is known there")

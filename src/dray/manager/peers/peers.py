@@ -14,7 +14,7 @@ Both ends check identity over time before they lean on a remembered position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from dray.delivery.incoming import StreamKey
@@ -76,8 +76,6 @@ class Strangers:
         """The manager that answered last at an address at which another one is known."""
         self.skipped_ahead = False
         """Whether this incarnation found out that the store is an older copy of itself."""
-        self.leave: Callable[[Peer], None] = _leave_nobody
-        """Ends the connection with the manager at an address, unless it is the known one."""
 
     def why_not_sent_to(self, link: PeerLink, welcome: Welcome, *, shown: bool) -> str:
         """Why the manager that answers at an address is not to be sent anything; else nothing.
@@ -148,13 +146,15 @@ class Strangers:
             )
         context.answer(session, request_id, PeerList(found + self.callers.told()))
 
-    def handle_accept(self, session: Session, request_id: int, head: AcceptPeer) -> None:
-        """Deliver to another manager at an address, or take a manager by another caller."""
+    def accept(self, head: AcceptPeer) -> Peer | None:
+        """Deliver to another manager at an address, or take a manager by another caller.
+
+        Gives the address; None for a caller.
+        """
         context = self.context
         if self.callers.knows(head.address):
             self.callers.accept(head.address)
-            context.answer(session, request_id, Done())
-            return
+            return None
         peer = Peer(*parse_manager_address(head.address))
         found = self.found.get(peer, _NOBODY_ELSE)
         manager_id = head.manager_id or found.manager_id
@@ -175,16 +175,17 @@ class Strangers:
         known = context.state.identity.peers.get(peer)
         sent_in = known.sent_in if known and known.manager_id == manager_id else 0
         context.record(PeerMet(*peer, manager_id, context.now_us, sent_in, caller))
-        self.leave(peer)
-        context.answer(session, request_id, Done())
+        return peer
 
-    def handle_forget(self, session: Session, request_id: int, head: ForgetPeer) -> None:
-        """Deliver to the manager that answers next, or take the caller that a manager has next."""
+    def forget(self, head: ForgetPeer) -> Peer | None:
+        """Deliver to the manager that answers next, or take the caller that a manager has next.
+
+        Gives the address; None for a caller.
+        """
         context = self.context
         if self.callers.knows(head.address):
             self.callers.forget(head.address)
-            context.answer(session, request_id, Done())
-            return
+            return None
         peer = Peer(*parse_manager_address(head.address))
         if peer not in context.state.identity.peers:
             raise Misuse(
@@ -192,12 +193,7 @@ class Strangers:
             )
         self.found.pop(peer, None)
         context.record(PeerForgotten(*peer))
-        self.leave(peer)
-        context.answer(session, request_id, Done())
-
-
-def _leave_nobody(_peer: Peer) -> None:
-    """Do nothing, until there are links."""
+        return peer
 
 
 def greet_manager(context: Context, session: Session, head: Hello) -> None:

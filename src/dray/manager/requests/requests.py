@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dray.manager.context import Context
+from dray.manager.events import Peer
 from dray.manager.incoming import ArrivingStreams
 from dray.manager.peers import (
     Holes,
@@ -66,6 +67,7 @@ from dray.wire import (
     token_frames,
     transfer_frames,
 )
+from dray.wire.frames import Done
 from dray.wire.head import Head
 
 Subject = TypeVar("Subject")
@@ -149,6 +151,7 @@ class Requests:
         self._context = context = transactions.context
         self._rights = transactions.rights
         self._transactions = transactions
+        self._links = links
         self._backups = backup.Backups(transactions.works)
         receives = receiving.Receives(transactions)
         large = large_messages.LargeReceives(transactions, holes)
@@ -167,8 +170,8 @@ class Requests:
                 message_frames.Commit: transactions.handle_commit,
                 message_frames.Abort: transactions.handle_abort,
                 queue_frames.ListPeers: strangers.handle_list,
-                queue_frames.AcceptPeer: strangers.handle_accept,
-                queue_frames.ForgetPeer: strangers.handle_forget,
+                queue_frames.AcceptPeer: partial(self._decide, strangers.accept),
+                queue_frames.ForgetPeer: partial(self._decide, strangers.forget),
                 backup_frames.Backup: self._backups.handle_begin,
                 backup_frames.BackupRead: self._backups.handle_read,
                 transfer_frames.AttachBox: relay.handle_attach,
@@ -208,6 +211,15 @@ class Requests:
         self._backups.end(session)
         self._transactions.works.begin(self._abort_all(session))
         self.waiters.forget(session)
+
+    def _decide(
+        self, decide: Callable[[Any], Peer | None], session: Session, request_id: int, head: Head
+    ) -> None:
+        """Have a person decide which queue manager is known at an address: the link begins anew."""
+        peer = decide(head)
+        if peer is not None:
+            self._links.leave(peer)
+        self._context.answer(session, request_id, Done())
 
     def _abort_all(self, session: Session) -> Steps:
         for count, number in enumerate(list(session.transactions), 1):

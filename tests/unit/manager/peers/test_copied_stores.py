@@ -9,7 +9,7 @@ import pytest
 
 from dray.errors import Misuse
 from dray.manager.entries import number_of
-from dray.manager.events import Answer, LinkFrame
+from dray.manager.events import Answer, HangUp, LinkFrame
 from dray.manager.facts import StreamDiverged
 from dray.model.classes import MessageClass
 from dray.model.ids import Incarnation
@@ -20,6 +20,8 @@ from dray.wire.stream import Frame
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, bodies_at_destination
+
+TO = str(ADDRESS).rpartition("/")[0]
 
 
 def send(pair: Pair, *bodies: bytes) -> None:
@@ -384,7 +386,7 @@ def test_an_accepted_manager_gets_all_that_waits(tmp_path: Path, *, crash: bool)
     pair.destination.session().create("orders")
     send(pair, b"second", b"third")
     pair.deliver()
-    pair.source.session().call(queue_frames.AcceptPeer(str(ADDRESS).rpartition("/")[0]))
+    pair.source.session().call(queue_frames.AcceptPeer(TO))
     if crash:
         pair.cut()
         pair.source.crash()
@@ -399,11 +401,43 @@ def test_a_forgotten_address_takes_whichever_manager_answers_next(tmp_path: Path
     send(pair, b"first")
     pair.deliver()
     start_over_an_empty_folder(pair, tmp_path)
-    pair.source.session().call(queue_frames.ForgetPeer(str(ADDRESS).rpartition("/")[0]))
+    pair.source.session().call(queue_frames.ForgetPeer(TO))
     send(pair, b"second")
     pair.source.advance(30.0)
     pair.deliver()
     assert peers(pair) == [(id_named("c"), "known", "")]
+
+
+@pytest.mark.parametrize("decides", [queue_frames.AcceptPeer, queue_frames.ForgetPeer])
+def test_the_connection_ends_when_another_manager_is_to_be_known_there(tmp_path: Path, decides):
+    pair = prepared(tmp_path)
+    send(pair, b"first")
+    pair.deliver()
+    pair.source.effects.clear()
+    another = (id_named("c"),) if decides is queue_frames.AcceptPeer else ()
+    pair.source.session().call(decides(TO, *another))
+    assert HangUp(PEER) in pair.source.effects
+    assert peers(pair) == [(*another, "known", "")] * len(another)
+
+
+def test_what_answered_at_a_forgotten_address_is_forgotten_too(tmp_path: Path) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"first")
+    pair.deliver()
+    start_over_an_empty_folder(pair, tmp_path)
+    send(pair, b"second")
+    pair.deliver()
+    assert peers(pair) == [(id_named("b"), "need-validation", id_named("c"))]
+    pair.source.session().call(queue_frames.ForgetPeer(TO))
+    with pytest.raises(Misuse, match="nothing to accept"):
+        pair.source.session().call(queue_frames.AcceptPeer(TO))
+
+
+@pytest.mark.parametrize("wrong", ["abc", "z" * 32, "A" * 32])
+def test_only_an_id_of_a_manager_is_accepted(tmp_path: Path, wrong: str) -> None:
+    pair = prepared(tmp_path)
+    with pytest.raises(Misuse, match="32 hexadecimal digits"):
+        pair.source.session().call(queue_frames.AcceptPeer(TO, wrong))
 
 
 def test_accepting_where_nobody_strange_has_answered_is_refused(tmp_path: Path) -> None:
@@ -411,6 +445,6 @@ def test_accepting_where_nobody_strange_has_answered_is_refused(tmp_path: Path) 
     send(pair, b"first")
     pair.deliver()
     with pytest.raises(Misuse, match="nothing to accept"):
-        pair.source.session().call(queue_frames.AcceptPeer(str(ADDRESS).rpartition("/")[0]))
+        pair.source.session().call(queue_frames.AcceptPeer(TO))
     with pytest.raises(Misuse, match="no queue manager is known"):
         pair.source.session().call(queue_frames.ForgetPeer("nowhere:7340"))
