@@ -223,6 +223,10 @@ class ManagerDriver:
         self.now += seconds
         return self.turn(Tick())
 
+    def has_done(self, effect: Effect) -> bool:
+        """Whether an effect was wanted; one of another kind with the same fields is another one."""
+        return any(type(each) is type(effect) and each == effect for each in self.effects)
+
 
 def _check_nobody_is_left(inside: Inside) -> None:
     """All sessions have ended: nothing of them is in an object of any subject."""

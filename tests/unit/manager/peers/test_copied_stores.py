@@ -416,7 +416,7 @@ def test_the_connection_ends_when_another_manager_is_to_be_known_there(tmp_path:
     pair.source.effects.clear()
     another = (id_named("c"),) if decides is queue_frames.AcceptPeer else ()
     pair.source.session().call(decides(TO, *another))
-    assert HangUp(PEER) in pair.source.effects
+    assert pair.source.has_done(HangUp(PEER))
     assert peers(pair) == [(*another, "known", "")] * len(another)
 
 

@@ -26,6 +26,7 @@ from dray.manager.events import (
 from dray.manager.notices import NoticeKind
 from dray.model.callers import OWNER
 from dray.model.classes import MessageClass
+from dray.model.limits import WELCOME_TIMEOUT_S
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.testing.keyed_manager import KeyedManager, id_named
@@ -467,6 +468,31 @@ def test_a_peer_that_answers_with_a_failure_is_a_warning_that_says_its_sentence(
     told = f"the queue manager there {did} the connection: another copy of\\nyour store is here!"
     assert notice.sentence.startswith(told)
     assert len(notice.sentence) == 500
+    assert driver.has_done(HangUp(far))
+
+
+def test_a_peer_has_its_time_to_answer_and_no_more(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    caller.send(caller.open("dray://far:7340/orders"), Message(body=b"x"))
+    far = Peer("far", 7340)
+    driver.manager.hello(far)
+    driver.turn(LinkUp(far))
+    driver.advance(WELCOME_TIMEOUT_S - 1)
+    assert not driver.has_done(HangUp(far))
+    driver.advance(1.5)
+    assert driver.has_done(HangUp(far))
+
+
+def test_a_queue_that_is_new_to_its_link_is_opened_once(pair: Pair) -> None:
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message())
+    pair.deliver()
+    pair.said.clear()
+    pair.destination.session().create("later")
+    for _ in range(3):
+        caller.send(caller.open("dray://127.0.0.1:7340/later"), Message())
+    pair.deliver()
+    assert [type(each) for each in pair.said].count(peer_frames.OpenStream) == 1
 
 
 @pytest.mark.parametrize("manager_id", ["", "a" * 31, "a" * 33, "a" * 31 + ";", "é" * 3_000])

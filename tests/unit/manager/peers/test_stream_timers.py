@@ -55,4 +55,4 @@ def test_a_peer_that_is_down_is_dialled_at_the_time_at_which_a_manager_asks_to_b
     at = pair.source.manager.deadline()
     assert at is not None
     pair.source.now = at
-    assert pair.source.turn(Tick()) == [Dial(PEER)]
+    assert repr(pair.source.turn(Tick())) == repr([Dial(PEER)])

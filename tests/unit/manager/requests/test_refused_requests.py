@@ -82,7 +82,7 @@ def test_an_answer_that_no_manager_gives_ends_the_connection_to_it(driver):
     driver.turn(LinkUp(PEER))
     driver.manager.hello(PEER)
     driver.turn(LinkFrame(PEER, Frame(frames.Done(), 0, memoryview(b""))))
-    assert HangUp(PEER) in driver.effects
+    assert driver.has_done(HangUp(PEER))
     info = caller.call(queue_frames.DescribeQueue(ADDRESS)).info
     assert "it answered with Done" in str(info.delivery)
 
