@@ -100,6 +100,21 @@ def test_posts_go_both_ways_over_the_one_link_that_there_is(tmp_path):
     assert all(line == ("a", "b") for line in net.lines.values())
 
 
+def test_a_link_carries_on_as_long_as_what_came_is_taken(tmp_path):
+    net = Posts(tmp_path, "ab")
+    producer, consumer = net.client("a"), net.client("b")
+    attach(net, producer, "t", address("b", "reports"))
+    attach(net, consumer, "t/c", "reports")
+    size = RELAYED_BYTES_MAX // 4
+    for _ in range(6):
+        producer.ask(Post("t/c", b"piece", address("b", "reports")), bytes(size))
+        assert len(net.of(consumer, "b")) == 1
+        consumer.ask(Credit(2 * size))
+        consumer.ask(Post("t", b"ack", "reports"), bytes(size))
+        assert len(net.of(producer, "a")) == 1
+        producer.ask(Credit(2 * size))
+
+
 def test_a_box_that_is_attached_while_the_link_is_up_is_told_at_once_and_once(tmp_path):
     net = Posts(tmp_path, "ab")
     producer, consumer = net.client("a"), net.client("b")
