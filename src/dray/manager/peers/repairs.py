@@ -395,7 +395,6 @@ class _Parts:
 def _without(missing: list[Missing], there: set[int | str], count: int) -> list[Missing]:
     """The entries of `missing` that are not here; `count` is the number of fragments, if known."""
     numbers = sorted(n for n in there if isinstance(n, int))
-    last = count or max(numbers, default=0)
     rest: list[Missing] = []
     for each in missing:
         if isinstance(each, str):
@@ -406,7 +405,8 @@ def _without(missing: list[Missing], there: set[int | str], count: int) -> list[
             if number > first:
                 rest.append([first, number - 1])
             first = number + 1
-        end = end if end < FRAGMENTS_MAX else last
+        # Without a count nobody knows how many are lacking behind the last one that is there.
+        end = end if end < FRAGMENTS_MAX else count
         if first <= end:
             rest.append([first, end])
     return rest

@@ -13,7 +13,7 @@ from dray.manager.notices import NoticeKind
 from dray.manager.peers.repairs import nameable
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import join_id
-from dray.model.limits import HOLES_NAMED_MAX
+from dray.model.limits import FRAGMENTS_MAX, HOLES_NAMED_MAX
 from dray.model.message import Message
 from dray.wire import frames, large_frames, peer_frames, queue_frames, selections
 from dray.wire.head import Head
@@ -25,6 +25,7 @@ from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address, peer
 
 Missing = list[object]
+ASKED = peer_frames.RepairWanted
 LINES_OF_A_PART = 200
 """With the reading of its record."""
 HEAVY_AT_D = address("d", "heavy")
@@ -204,6 +205,17 @@ def test_a_purged_copy_is_told_gone(pair: Pair) -> None:
     (failed,) = answers_to(pair.net, caller, pair.receive(caller))
     assert failed.error == "large-message-hole"
     assert "its source was asked and no longer has a copy" in failed.sentence
+
+
+def test_a_source_is_asked_once_for_each_connection(pair: Pair) -> None:
+    pair.send_with_hole()
+    driver = pair.net["d"]
+    driver.effects.clear()
+    pair.receive(pair.destination)
+    for _ in range(3):
+        driver.turn(Tick())
+    asked = [each for each in driver.effects if isinstance(getattr(each, "head", None), ASKED)]
+    assert len(asked) == 1
 
 
 def test_a_copy_that_is_gone_gives_up_no_other_message(pair: Pair) -> None:
@@ -595,6 +607,9 @@ def test_parts_that_still_wait_at_the_source_are_not_gone(pair: Pair) -> None:
     assert repaired_for(pair, pair.leading, sequence, missing=["header", [1, 5], "trailer"]) == []
     assert repaired_for(pair, pair.leading, sequence, missing=[[5, 7]]) == [[6, 7]]
     assert repaired_for(pair, pair.leading, sequence, missing=[[0, 5]]) == [[0, 0]]
+    open_end = [[5, FRAGMENTS_MAX]]
+    assert repaired_for(pair, pair.leading, sequence, missing=open_end) == []
+    assert repaired_for(pair, pair.leading, sequence + 1, missing=open_end) == []
     pair.net.unblock("a", "d")
 
 
