@@ -119,6 +119,26 @@ def test_however_many_receives_are_cancelled_each_message_comes_once(in_loop):
     assert info.message_count == 0
 
 
+def test_a_message_that_is_being_removed_comes_though_all_tasks_are_cancelled(in_loop):
+    """As `asyncio.run` does when its coroutine ends, and programs that shut down do."""
+
+    async def act(manager, queue):
+        for body in (b"plain", b"whole"):
+            await queue.send(body)
+        taken = []
+        for taking in (queue.receive, queue.receive_transaction):
+            receiving = asyncio.create_task(taking())
+            before = asyncio.all_tasks()
+            while asyncio.all_tasks() <= before:
+                await asyncio.sleep(0)
+            for each in asyncio.all_tasks() - {asyncio.current_task()}:
+                each.cancel()
+            taken.append(await receiving)
+        return taken[0].body, taken[1].messages[0].body, (await queue.info()).message_count
+
+    assert in_loop(act) == (b"plain", b"whole", 0)
+
+
 def test_a_given_up_call_in_a_transaction_leaves_only_its_abort(in_loop):
     async def act(manager, queue):
         transaction = await manager.transaction()

@@ -49,14 +49,17 @@ class LoopConnection(SocketConnection):
         if not pending.settled:
             arrived = asyncio.Event()
             pending.signal = arrived
+            # No `asyncio.timeout`: it cancels the task, and some tasks cannot be cancelled.
+            alarm = None if wait_s is None else self._loop.call_later(wait_s, arrived.set)
             try:
-                async with asyncio.timeout(wait_s):
-                    await arrived.wait()
-            except TimeoutError as error:
-                if not pending.settled:
-                    self.fail(self._silent())
-                    self._let_go()
-                    raise self._silent() from error
+                await arrived.wait()
+            finally:
+                if alarm is not None:
+                    alarm.cancel()
+            if not pending.settled:
+                self.fail(self._silent())
+                self._let_go()
+                raise self._silent()
         return pending.outcome()
 
     def glance(self) -> None:

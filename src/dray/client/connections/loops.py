@@ -58,7 +58,7 @@ class LoopRuntime(Runtime):
 
     async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """See `Runtime`."""
-        task = asyncio.ensure_future(coroutine)
+        task = _ToItsEnd(coroutine, loop=asyncio.get_running_loop())
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -87,6 +87,15 @@ class LoopRuntime(Runtime):
     async def let_others(self) -> None:
         """See `Runtime`."""
         await asyncio.sleep(0)
+
+
+class _ToItsEnd(asyncio.Task[_Result]):
+    """A task that goes on when all tasks are cancelled, as `asyncio.run` does at its end."""
+
+    def cancel(self, msg: object = None) -> bool:
+        """Refuse: whoever waits for this task is cancelled behind it."""
+        del msg
+        return False
 
 
 async def _ended(future: asyncio.Future[_Result]) -> _Result:
