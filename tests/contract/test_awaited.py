@@ -130,7 +130,7 @@ def test_a_message_that_is_being_removed_comes_though_all_tasks_are_cancelled(in
             receiving = asyncio.create_task(taking())
             before = asyncio.all_tasks()
             while asyncio.all_tasks() <= before:
-                await asyncio.sleep(0)
+                await queue.info()
             for each in asyncio.all_tasks() - {asyncio.current_task()}:
                 each.cancel()
             taken.append(await receiving)
