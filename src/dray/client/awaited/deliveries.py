@@ -53,7 +53,7 @@ async def wait_for_delivery(
             told = await acknowledgments.receive_many(_AT_ONCE, timeout=left)
         except ReceiveTimeout as error:
             await check_parts(link, waiting)
-            raise _late(list(waiting), timeout or 0.0) from error
+            raise _late(list(waiting), timeout or 0.0, until) from error
         except ConnectionLost as error:
             # An acknowledgment stays in its queue until it is received.
             if not error.retryable or (left is not None and left <= pause):
@@ -113,10 +113,10 @@ def refusal_of(id: str, message_class: MessageClass) -> DeliveryRefused:
     )
 
 
-def _late(ids: list[str], timeout_s: float) -> DeliveryTimeout:
-    count = f"{len(ids)} message{'s have' if len(ids) > 1 else ' has'}"
+def _late(ids: list[str], timeout_s: float, until: Arrival) -> DeliveryTimeout:
+    count = f"{len(ids)} message{'s were' if len(ids) > 1 else ' was'}"
     return DeliveryTimeout(
-        f"{count} not arrived after {timeout_s:g} s and can still arrive; do not send again, but"
-        " look at `dray outgoing list`",
+        f"no acknowledgment has said within {timeout_s:g} s that {count} {until}, which can still"
+        " arrive; do not send again, but look at `dray outgoing list`",
         ids=ids,
     )

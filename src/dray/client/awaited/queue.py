@@ -348,7 +348,7 @@ class Queue:
     async def purge(self, only: QueuedMessage | None = None) -> int:
         """Remove all messages that no transaction holds, or one of `contents`; return their number.
 
-        What a transaction holds is removed, too, unless that transaction commits. Parts count one
+        A message that a transaction holds goes, too, unless that transaction commits. Parts count one
         by one. Raises `MessageNotFound` if nothing of `only` is free.
         """
         first, id = (0, "") if only is None else (only.lookup_id, only.id)
