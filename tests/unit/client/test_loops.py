@@ -29,14 +29,22 @@ async def begun(event):
     assert await asyncio.to_thread(event.wait, DEADLINE_S)
 
 
+def cancel_all(task):
+    """As `asyncio.run` does at its end."""
+    del task
+    for each in asyncio.all_tasks() - {asyncio.current_task()}:
+        each.cancel()
+
+
 async def cancelled(task):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
+@pytest.mark.parametrize("cancel", [asyncio.Task.cancel, cancel_all])
 @pytest.mark.parametrize("how", ["offload", "result"])
-def test_what_a_thread_does_has_ended_when_the_call_has(how):
+def test_what_a_thread_does_has_ended_when_the_call_has(how, cancel):
     started, go_on, done = threading.Event(), threading.Event(), []
 
     def work():
@@ -52,10 +60,10 @@ def test_what_a_thread_does_has_ended_when_the_call_has(how):
             )
             task = asyncio.create_task(waiting)
             await begun(started)
-            task.cancel()
+            cancel(task)
             # Cancelling again does not cut it short either.
             await asyncio.sleep(0)
-            task.cancel()
+            cancel(task)
             await asyncio.sleep(0)
             assert not task.done()
             go_on.set()

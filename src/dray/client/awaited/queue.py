@@ -348,8 +348,8 @@ class Queue:
     async def purge(self, only: QueuedMessage | None = None) -> int:
         """Remove all messages that no transaction holds, or one of `contents`; return their number.
 
-        A message that a transaction holds goes, too, unless that transaction commits. Parts count one
-        by one. Raises `MessageNotFound` if nothing of `only` is free.
+        A message that a transaction holds goes, too, unless that transaction commits. Parts count
+        one by one. Raises `MessageNotFound` if nothing of `only` is free.
         """
         first, id = (0, "") if only is None else (only.lookup_id, only.id)
         head = (await self.handle.call(lambda queue: PurgeQueue(queue, id, first), Done))[1].head

@@ -26,7 +26,7 @@ class LoopRuntime(Runtime):
 
     async def connect(self, dialer: Dialer) -> LoopConnection:
         """See `Runtime`."""
-        dialling = asyncio.ensure_future(asyncio.to_thread(dialer.dial))
+        dialling = _to_its_end(asyncio.to_thread(dialer.dial))
         try:
             sock = await asyncio.shield(dialling)
         except asyncio.CancelledError:
@@ -40,7 +40,7 @@ class LoopRuntime(Runtime):
 
     async def offload(self, function: Callable[..., _Result], *arguments: object) -> _Result:
         """See `Runtime`."""
-        return await _ended(asyncio.ensure_future(asyncio.to_thread(function, *arguments)))
+        return await _ended(_to_its_end(asyncio.to_thread(function, *arguments)))
 
     async def result(self, future: Future[_Result]) -> _Result:
         """See `Runtime`."""
@@ -58,7 +58,7 @@ class LoopRuntime(Runtime):
 
     async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """See `Runtime`."""
-        task = _ToItsEnd(coroutine, loop=asyncio.get_running_loop())
+        task = _to_its_end(coroutine)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -96,6 +96,10 @@ class _ToItsEnd(asyncio.Task[_Result]):
         """Refuse: whoever waits for this task is cancelled behind it."""
         del msg
         return False
+
+
+def _to_its_end(coroutine: Coroutine[Any, Any, _Result]) -> _ToItsEnd[_Result]:
+    return _ToItsEnd(coroutine, loop=asyncio.get_running_loop())
 
 
 async def _ended(future: asyncio.Future[_Result]) -> _Result:
