@@ -33,7 +33,7 @@ def test_a_wait_for_receivers_ends_when_they_have_committed(manager, queue):
         manager.wait_for_delivery([second], "told", until="received", timeout=0)
     assert late.value.ids == [second]
     # It has been accepted, but no acknowledgment of that was asked for.
-    with pytest.raises(dray.DeliveryTimeout, match="no acknowledgment .* 1 message was accepted"):
+    with pytest.raises(dray.DeliveryTimeout, match=r"no acknowledgment .* 1 message was accepted"):
         manager.wait_for_delivery([second], "told", timeout=0)
     queue.receive(0)
     manager.wait_for_delivery(late.value.ids, "told", until="received", timeout=WITHIN_S)
