@@ -136,3 +136,65 @@ def test_a_record_of_another_source_or_of_another_length_is_refused(driver, wron
     (answer,) = caller.answers(caller.ask(send, record))
     assert answer.head.error == errors.InvalidArgument.code
     assert not caller.what_is_in(queue)[1]
+
+
+DEAD, ORDERS = "system$;deadxact", "admin_queue$"
+
+
+@pytest.mark.parametrize("name", [DEAD, ORDERS, "kept;journal"])
+def test_a_queue_of_the_manager_itself_is_not_deleted(driver, name):
+    caller = driver.session()
+    caller.create("kept", journal=True)
+    with pytest.raises(errors.AccessDenied, match="cannot be deleted"):
+        caller.call(queue_frames.DeleteQueue(name))
+    assert caller.call(queue_frames.DescribeQueue(name)).info.name == name
+
+
+def test_quotas_are_numbers_of_bytes_of_queues_that_have_one(driver):
+    caller = driver.session()
+    caller.create("none", quota=0, journal_quota=0)
+    for wrong in ({"quota": -1}, {"journal_quota": -1}):
+        with pytest.raises(errors.InvalidArgument, match=next(iter(wrong))):
+            caller.create("wrong", **wrong)
+    caller.create("kept", journal=True)
+    caller.open("kept;later")
+    caller.call(queue_frames.SetQuota("kept", 5, 6))
+    for name, error, sentence in (
+        (ORDERS, errors.AccessDenied, "no quota applies"),
+        ("kept;later", errors.Misuse, "under the quota of 'kept'"),
+        ("kept;journal", errors.Misuse, "under the journal quota of 'kept'"),
+    ):
+        with pytest.raises(error, match=sentence):
+            caller.call(queue_frames.SetQuota(name, 7, 8))
+
+
+@pytest.mark.parametrize("name", [ORDERS, ADDRESS])
+def test_messages_that_only_the_manager_takes_can_be_peeked_at_and_nothing_else(driver, name):
+    caller = driver.session()
+    kept, queue = caller.create("kept"), caller.open(name)
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.receive(queue, peek=True)
+    for taking in (
+        message_frames.Receive(queue, 0, 0.0),
+        message_frames.Settle(queue, 1, 0),
+        message_frames.MoveMessages(queue, [1], kept, caller.number_for()),
+        *([queue_frames.PurgeQueue(queue)] if name == ORDERS else ()),
+    ):
+        with pytest.raises(errors.AccessDenied, match="can only be peeked at"):
+            caller.call(taking)
+
+
+def test_no_transaction_takes_from_a_queue_that_is_not_transactional(driver):
+    caller = driver.session()
+    queue = caller.create("loose", transactional=False)
+    later = caller.open("loose;later")
+    caller.send(queue, Message(body=b"x"))
+    number = caller.number_for()
+    for taking in (
+        message_frames.Receive(queue, number, 0.0),
+        message_frames.Settle(queue, 1, number),
+        message_frames.Move(queue, 1, later, number),
+    ):
+        with pytest.raises(errors.TransactionUsage, match="is not transactional"):
+            caller.call(taking)
+    assert len(caller.receive(queue)[1]) == 1
