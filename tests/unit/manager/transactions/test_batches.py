@@ -176,6 +176,34 @@ def test_an_attempt_that_stages_after_the_commit_leaves_nothing(job: Job) -> Non
     assert (job.bodies(), prepared(job)) == ([b"row"], [])
 
 
+def test_a_transaction_that_came_too_late_for_its_batch_has_ended(job: Job) -> None:
+    job.commit(job.stage(b"row"))
+    task = job.driver.session()
+    number = task.number_for()
+    task.send(task.open("orders"), Message(body=b"late"), transaction=number)
+    assert task.call(batch_frames.StageForBatch(number, 1, QUERY, 0)).committed
+    assert number not in look_into(job.driver.manager).transactions
+    assert job.bodies() == [b"row"]
+
+
+@pytest.mark.parametrize(
+    ("query", "batch"), [("", 0), ("q" * (QUERY_ID_CHARACTERS_MAX + 1), 0), (QUERY, -1)]
+)
+def test_nothing_is_staged_for_a_batch_that_makes_no_sense(job: Job, query, batch) -> None:
+    task = job.driver.session()
+    number = task.number_for()
+    task.send(task.open("orders"), Message(body=b"row"), transaction=number)
+    with pytest.raises(errors.InvalidArgument):
+        task.call(batch_frames.StageForBatch(number, 1, query, batch))
+    assert prepared(job) == []
+    assert number not in look_into(job.driver.manager).transactions
+
+
+def test_the_name_of_a_query_has_one_character_at_least(job: Job) -> None:
+    short = Job(job.driver, "q")
+    assert short.commit(short.stage(b"row")).committed
+
+
 def test_a_commit_drops_what_earlier_batches_of_the_query_have_left(job: Job) -> None:
     job.stage(b"left by a job that failed", batch=1)
     other = Job(job.driver, "another query").stage(b"of another query", batch=1)
@@ -204,11 +232,14 @@ def test_staged_work_is_dropped_a_day_after_the_last_task_of_its_batch(job: Job)
     deadline = job.driver.manager.deadline()
     assert deadline is not None
     assert deadline <= job.driver.now + STAGED_AGE_S_MAX
+    job.driver.advance(10)
+    assert job.info().staged_count == 3
     job.driver.manager.notices()
     job.driver.advance(STAGED_AGE_S_MAX + 10)
     assert (job.info().staged_count, job.info().staged_dropped, prepared(job)) == (0, 3, [])
     told = [each for each in job.driver.manager.notices() if each.kind == NoticeKind.STAGED_DROPPED]
     assert len(told) == 2
+    assert all("was staged for it in 24 hours" in each.sentence for each in told)
     with pytest.raises(errors.TransactionAborted, match="no longer staged"):
         job.commit(first, second)
 
