@@ -80,6 +80,8 @@ def test_what_tasks_have_staged_is_seen_by_nobody_before_the_commit(job: Job) ->
     job.stage(b"one", b"two")
     assert job.bodies() == []
     assert job.info().staged_count == 2
+    known = job.spark_driver.call(batch_frames.DescribeBatch(QUERY, 0))
+    assert (known.committed, known.last) == (False, -1)
     listed = job.spark_driver.call(queue_frames.ListQueues()).queues
     assert {info.name: info.staged_count for info in listed if info.staged_count} == {"orders": 2}
 
