@@ -20,7 +20,7 @@ from dray.offline.restoring import SUFFIX, restore
 from dray.store.heap.heap import Extent
 from dray.store.real_disk import RealDisk
 from dray.wire import backup_frames, frames, message_frames, queue_frames, selections
-from dray.wire.archive import About, ArchiveWriter
+from dray.wire.archive import About, ArchiveWriter, pack_runs
 from dray.wire.record import HEADER_BYTES
 from tests.inspection import look_into
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
@@ -236,6 +236,7 @@ def test_the_checksum_of_every_record_goes_with_it(driver: ManagerDriver):
         assert crc32c.crc32c(body[at : at + length]) == crc
         at += length
     assert at == len(body)
+    assert len(head.runs) == len(pack_runs([(1, 0, at)])), "what lies together is one run"
 
 
 @pytest.mark.usefixtures("small_portions")

@@ -62,12 +62,35 @@ def test_a_whole_large_message_is_taken_by_one_and_gone_at_commit(driver: Manage
         large_frames.ReadPart(queue, found.parts[1].lookup_id, 0, found.parts[1].length)
     )
     assert record.endswith(b"\x02")
+    nothing = large_frames.ReadPart(queue, found.parts[1].lookup_id, 0, 0)
+    assert caller.call_whole(nothing) == (large_frames.Range(), b"")
     with pytest.raises(errors.MessageNotFound):
         other.call(large_frames.ReadPart(queue, found.parts[1].lookup_id, 0, 1))
     caller.commit(taking, 0)
     assert driver.store.live_bytes == 0
     with pytest.raises(errors.ReceiveTimeout):
         take_large(other, queue, other.number_for())
+
+
+def test_the_parts_of_large_messages_count_among_the_messages_of_the_transaction_that_takes_them(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    for _ in range(2):
+        send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 6)
+    most = "dray.manager.transactions.open_transaction.TRANSACTION_OPERATIONS_MAX"
+    for count, fits in ((6, True), (5, False)):
+        monkeypatch.setattr(most, count)
+        taking = caller.number_for()
+        take_large(caller, queue, taking)
+        if fits:
+            take_large(caller, queue, taking)
+        else:
+            with pytest.raises(errors.TransactionAborted, match="commit more often"):
+                take_large(caller, queue, taking)
+        caller.call(message_frames.Abort(taking))
 
 
 def test_an_aborted_large_receive_is_delivered_again_first(driver: ManagerDriver) -> None:
@@ -423,7 +446,10 @@ def test_large_messages_are_taken_together_up_to_the_last_byte_of_a_frame(
     queue, transaction = caller.create("files"), caller.number_for()
     sequences = [send_large(caller, queue, 2, transaction) for _ in range(3)]
     caller.commit(transaction, 9)
-    one = sizes_of(take_large(caller, queue, (taking := caller.number_for())))
+    taken, ends = caller.call_whole(
+        large_frames.LargeReceive(queue, (taking := caller.number_for()), 0.0)
+    )
+    one = sizes_of(taken)
     caller.call(message_frames.Abort(taking))
     for most, count, is_whole in (
         (2 * one, 2, True),
@@ -432,8 +458,9 @@ def test_large_messages_are_taken_together_up_to_the_last_byte_of_a_frame(
         (one - 1, 1, False),
     ):
         monkeypatch.setattr("dray.manager.requests.large_messages.LARGE_TAKEN_BYTES_MAX", most)
-        first, found, whole, _ = take_some(caller, queue, 2)
+        first, found, whole, body = take_some(caller, queue, 2)
         assert (found, whole) == (sequences[:count], is_whole)
+        assert whole or body == ends
         for at in range(count):
             caller.call(message_frames.Abort(first + at))
 

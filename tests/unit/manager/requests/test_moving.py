@@ -267,6 +267,20 @@ def test_a_rejected_message_counts_once_among_those_of_its_transaction(
     assert bodies(caller, queue) == []
 
 
+def test_a_message_that_a_transaction_moves_counts_once_among_those_of_it(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.transactions.open_transaction.TRANSACTION_OPERATIONS_MAX", 2)
+    caller = driver.session()
+    queue, transaction = caller.create("orders"), caller.number_for()
+    caller.send(queue, *text("1", "2", "3"))
+    retry = caller.open("orders;retry")
+    for lookup_id in (1, 2):
+        caller.call(message_frames.Move(queue, lookup_id, retry, transaction))
+    with pytest.raises(errors.TransactionAborted, match="commit more often"):
+        caller.call(message_frames.Move(queue, 3, retry, transaction))
+
+
 def test_of_a_whole_transaction_as_many_messages_come_with_their_bodies_as_fit_a_frame(
     driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from dray import errors
 from dray.manager.entries.entry import Entry, unpack
 from dray.model.message import Message
-from dray.wire import frames, message_frames
+from dray.wire import frames, large_frames, message_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.incoming.test_cut_transactions import narrow
@@ -179,6 +179,7 @@ def test_a_large_message_moves_whole_by_any_of_its_parts_and_counts_once(
     assert len(fragments) == 2
     assert move(caller, journal, [fragments[1], header], target) == 1
     assert entries(driver, journal) == []
+    assert caller.call(large_frames.LargeList(journal, 0, 10)).entries == []
     found = take_large(caller, target, caller.number_for())
     assert len(found.parts) == 2
     driver.crash()
@@ -294,6 +295,12 @@ def test_a_move_names_the_message_that_it_means(driver: ManagerDriver) -> None:
     for message_id in (ids[1], stranger):
         with pytest.raises(errors.MessageNotFound, match="a message other than"):
             caller.call(message_frames.Move(queue, at[0], inside, 0, message_id=message_id))
+    taking = caller.number_for()
+    caller.receive(queue, transaction=taking)
+    with pytest.raises(errors.MessageNotFound, match="a message other than"):
+        caller.call(message_frames.Reject(queue, at[0], taking, message_id=ids[1]))
+    assert caller.call(message_frames.Reject(queue, at[0], taking, ids[0])) == frames.Done(1)
+    caller.call(message_frames.Abort(taking))
     caller.call(message_frames.Move(queue, at[0], inside, 0, message_id=ids[0]))
     caller.call(message_frames.Move(queue, at[1], inside, 0))
     assert len(entries(driver, inside)) == 2

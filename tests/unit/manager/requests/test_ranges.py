@@ -8,7 +8,7 @@ import pytest
 
 from dray import errors
 from dray.manager.entries import ORDINAL_MAX
-from dray.model.limits import BATCH_MESSAGES_MAX
+from dray.model.limits import BATCH_MESSAGES_MAX, RANGE_LIMITS_TIMES
 from dray.model.message import Message
 from dray.wire import frames, large_frames, message_frames, queue_frames, range_frames, selections
 from dray.wire.range_frames import (
@@ -66,8 +66,9 @@ def size_of(body: int) -> int:
 def test_the_first_and_the_last_position_are_told_whatever_the_depth(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue = caller.create("orders")
-    empty = measure(caller, queue)
-    assert (empty.first, empty.last, empty.held, empty.pieces) == (0, 0, 0, [])
+    for limits in ({"max_messages": 1}, {"pieces": 2}, {}):
+        empty = measure(caller, queue, **limits)
+        assert (empty.first, empty.last, empty.held, empty.pieces) == (0, 0, 0, [])
     for _ in range(7):
         bodies(caller, queue, *[1] * 100)
     whole = measure(caller, queue)
@@ -283,7 +284,8 @@ def test_large_messages_are_measured_by_payload_up_to_the_first_that_is_open_or_
     assert isinstance(found, large_frames.LargeFound)
     held = measure(caller, queue, large=True)
     assert (held.first, held.last, held.held) == (0, 0, 1)
-    assert measure(caller, queue, 1, large=True).last == 11
+    behind = measure(caller, queue, 1, large=True)
+    assert (behind.last, behind.held) == (11, 0)
 
 
 def test_the_last_position_that_a_message_has_left_is_told_whatever_took_it(
@@ -325,7 +327,7 @@ def test_large_messages_of_one_transaction_are_measured_and_listed_together(
     driver: ManagerDriver,
 ) -> None:
     caller = driver.session()
-    queue = caller.create("files")
+    queue, other = caller.create("files"), caller.create("other")
     for messages in (1, 3, 2):
         transaction = caller.number_for()
         sends = sum(send_large(caller, queue, 1, transaction) is not None for _ in range(messages))
@@ -334,6 +336,12 @@ def test_large_messages_of_one_transaction_are_measured_and_listed_together(
         1, 1, 10,
     ]  # fmt: skip
     assert measure(caller, queue, 1, large=True, max_messages=1).last == 10
+    # The end of a transaction is not looked for too far behind the limits.
+    transaction = caller.number_for()
+    for _ in range(RANGE_LIMITS_TIMES + 1):
+        send_large(caller, other, 1, transaction)
+    caller.commit(transaction, 3 * (RANGE_LIMITS_TIMES + 1))
+    assert measure(caller, other, large=True, max_messages=1).last == 1
 
     def sizes(after: int = 0) -> list[int]:
         listed = caller.call(large_frames.LargeList(queue, after, 100))

@@ -26,6 +26,7 @@ def test_parts_taken_singly_and_committed_are_told_as_a_hole(driver: ManagerDriv
     with pytest.raises(errors.LargeMessageHole) as told:
         take_large(caller, queue, caller.number_for())
     assert told.value.missing == ["header", [1, 1]]
+    assert "lacks header, fragment 1;" in str(told.value)
     assert driver.store.live_bytes == 0
 
 

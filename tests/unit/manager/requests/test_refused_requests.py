@@ -6,6 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from dray import errors
+from dray.large.digests import DIGESTS
 from dray.manager.events import CloseSession, HangUp, LinkFrame, LinkUp, SessionOpened
 from dray.model.callers import OWNER
 from dray.model.message import Message
@@ -198,3 +199,11 @@ def test_no_transaction_takes_from_a_queue_that_is_not_transactional(driver):
         with pytest.raises(errors.TransactionUsage, match="is not transactional"):
             caller.call(taking)
     assert len(caller.receive(queue)[1]) == 1
+
+
+def test_a_queue_is_made_with_a_digest_that_is_known_here_and_with_no_other(driver):
+    caller = driver.session()
+    with pytest.raises(errors.Misuse, match=r"a digest is one of .*, not 'crc'"):
+        caller.create("wrong", digest="crc")
+    for digest in DIGESTS:
+        caller.create(digest, digest=digest)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import ReceiveTimeout
-from dray.manager.events import SessionClosed
+from dray.manager.events import SessionClosed, SessionOpened
 from dray.manager.requests import requests
+from dray.model.callers import OWNER
 from dray.model.message import Message
-from dray.wire import backup_frames, large_frames, message_frames, queue_frames
+from dray.wire import backup_frames, frames, large_frames, message_frames, queue_frames
 from tests.inspection import look_into
+from tests.unit.manager.conftest import Source
 
 
 def test_each_frame_of_a_client_is_answered_by_one_function():
@@ -38,5 +40,19 @@ def test_a_client_that_goes_away_leaves_nothing_open(driver):
 
 
 def test_a_manager_that_was_told_of_no_process_names_none(driver):
-    info = driver.session().call(queue_frames.Describe()).info
-    assert (info.pid, info.name) == (0, "test")
+    caller = driver.session()
+    driver.advance(5.0)
+    info = caller.call(queue_frames.Describe()).info
+    assert (info.pid, info.name, info.uptime) == (0, "test", 5.0)
+
+
+def test_numbers_are_leased_and_files_lent_by_clients_and_not_by_managers(driver):
+    caller = driver.session()
+    (welcome,) = (each.head for each in caller.answers(1))
+    assert isinstance(welcome, frames.Welcome)
+    assert welcome.takes_files
+    assert min(welcome.first_number, welcome.number_count) > 0
+    driver.turn(SessionOpened(900, OWNER))
+    source = Source(driver, 900, "b")
+    (welcome,) = source.say(source.keyed.hello())
+    assert (welcome.first_number, welcome.number_count, welcome.takes_files) == (0, 0, False)
