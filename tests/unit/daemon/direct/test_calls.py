@@ -313,7 +313,7 @@ def test_a_call_out_of_a_decision_is_refused_and_not_waited_for_for_ever(echo, p
             except Misuse as error:
                 refused.append(str(error))
 
-    handler = Calls()
+    handler = Calls(logging.ERROR)
     logging.getLogger("dray").addHandler(handler)
     try:
         assert isinstance(program.ask(Lease()), Failed)
