@@ -79,6 +79,7 @@ class ManagerProcess:
         listen = f"127.0.0.1:{self.port or _own_port()}"
         command = [sys.executable, "-m", "dray.cli", "serve", "--data", str(self.data)]
         command += ["--listen", listen, "--open", "--name", self.name, *self._options]
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             said_before = log.tell()
             try:
