@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import dray
+from dray.errors import ReceiveTimeout
 from dray.spark import land
 from dray.spark.landing.landing import Landing
 from dray.spark.landing.puller import ManagerPuller
+from dray.spark.landing.query import Until
 from dray.spark.landing.settler import ManagerSettler
 from dray.spark.landing.streams import BatchLimits, streams, told_options
 from dray.spark.source.options import RANGES
@@ -212,4 +219,40 @@ def test_killing_the_driver_anywhere_neither_loses_nor_repeats_a_small_message(
 
     assert summary.duplicates == 0
     assert judge_bodies(sent, out, large=False) == ""
+    assert orders.info().message_count == 0
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(400)
+def test_a_receiver_that_claims_and_gives_back_all_the_time_hides_no_message_from_a_landing(
+    daemon, orders, out, *, land_orders
+):
+    over = threading.Event()
+
+    def claim_and_give_back():
+        with dray.connect(daemon.url) as manager:
+            while not over.is_set():
+                with manager.transaction() as transaction:
+                    with contextlib.suppress(ReceiveTimeout):
+                        for _ in range(5):
+                            manager.queue("orders").receive(timeout=0.05, transaction=transaction)
+                    transaction.abort()
+
+    def send_on():
+        with dray.connect(daemon.url) as manager:
+            for _ in range(150):
+                with manager.transaction() as transaction:
+                    for _ in range(10):
+                        manager.queue("orders").send(b"body", transaction=transaction)
+                time.sleep(0.1)
+        over.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(each) for each in (claim_and_give_back, send_on)]
+        summary = land_orders(until=Until(follow=True, idle_s=4), commit_every=0)
+        for each in running:
+            each.result()
+
+    assert (summary.messages, summary.taken, summary.clean) == (1_500, 0, True)
+    assert len(rows_of(out)) == 1_500
     assert orders.info().message_count == 0

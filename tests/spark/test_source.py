@@ -11,6 +11,7 @@ import pytest
 import dray
 from dray.errors import InvalidConfiguration, QueueNotFound, QueueRecreated, StoreError
 from dray.spark.failure import plainly
+from dray.spark.source import ranges
 from dray.spark.source.batch import BatchReader
 from dray.spark.source.catalogue import Catalogue
 from dray.spark.source.offsets import QueuePlace, QueueSpan, spans
@@ -67,7 +68,8 @@ def test_a_few_small_messages_are_one_task_unless_the_query_wants_more(
     place = place_of(planner)
     whole = QueueSpan(place.manager_id, place.queue, place.born, 0, count)
 
-    parts = planner.cut(whole, read_options({"url": "dray://x", "queue": "x", **given}).partitions)
+    given = read_options({"url": "dray://x", "queue": "x", **given})
+    parts = [part for part, _ in planner.cut(whole, given.partitions)]
 
     assert len(parts) == tasks
     assert [part.after for part in parts] == [0, *(part.upto for part in parts[:-1])]
@@ -287,17 +289,72 @@ def test_what_a_receiver_gives_back_is_still_read(manager, parcels, planner, con
     assert labels(reader, reached, rest) == ["3", "4", "5"]
 
 
-def test_a_message_that_is_claimed_after_it_was_planned_is_read_all_the_same(manager, planner):
+@pytest.mark.parametrize("content", ["messages", "plain-ranges"])
+@pytest.mark.parametrize("position", [1, 3])
+def test_a_message_that_is_claimed_after_it_was_planned_is_read_all_the_same(
+    manager, planner, content, position
+):
     single = manager.queue("parcels", raw=True)
     for number in range(4):
         single.send(b"body", label=f"{number}")
-    reader = planner("messages")
+    reader = planner(content, minPartitions="2")
     end = reader.latestOffset({}, reader.getDefaultReadLimit())
     with manager.transaction() as transaction:
-        single.receive(transaction=transaction)
-        assert labels(reader, {}, end) == ["0", "1", "2", "3"]
+        single.receive_by_lookup_id(position, transaction=transaction)
+        tasks = reader.partitions({}, end)
+        assert [(task.span.after, task.span.upto, task.messages) for task in tasks] == [
+            (0, 2, 2),
+            (2, 4, 2),
+        ]
+        if content == "messages":
+            assert labels(reader, {}, end) == ["0", "1", "2", "3"]
         transaction.abort()
     assert single.info().message_count == 4
+
+
+def test_a_message_that_leaves_after_it_was_planned_is_told(daemon, manager, planner, caplog):
+    single = manager.queue("parcels", raw=True)
+    single.send_many([b"body"] * 5)
+    strict, lenient = planner("messages"), planner("messages", failOnDataLoss="false")
+    end = strict.latestOffset({}, strict.getDefaultReadLimit())
+    (task,) = strict.partitions({}, end)
+    (snapshot,) = BatchReader(read_options({"url": daemon.url, "queue": "parcels"})).partitions()
+    single.receive_by_lookup_id(2)
+    single.receive_by_lookup_id(5)
+
+    assert [batch.num_rows for batch in lenient.read(task)] == [3]
+    told = "2 messages between positions 1 and 5 left queue 'parcels' of manager"
+    assert told in caplog.text
+    with pytest.raises(StoreError, match=rf"^{told} .* failOnDataLoss"):
+        list(strict.read(task))
+    # Planned again, the range has what is there.
+    assert labels(strict, {}, end) == [""] * 3
+    # A batch query gives what it finds.
+    caplog.clear()
+    assert [batch.num_rows for batch in BatchReader(strict.options).read(snapshot)] == [3]
+    assert not caplog.text
+
+
+def test_a_planned_range_is_counted_to_its_end_however_little_one_answer_counts(
+    manager, planner, monkeypatch
+):
+    """As a queue of several priorities is, whose entries are counted one by one."""
+    parcels = manager.queue("parcels", raw=True)
+    parcels.send_many([b"body"] * 20)
+    reader = planner("messages", minPartitions="3")
+    end = reader.latestOffset({}, reader.getDefaultReadLimit())
+    measure = ranges.measure
+
+    def measure_little(queue, after, *, upto, **options):
+        return measure(queue, after, upto=min(upto, after + 4), **options)
+
+    monkeypatch.setattr(ranges, "measure", measure_little)
+    tasks = reader.partitions({}, end)
+    spans = [(task.span.after, task.span.upto) for task in tasks]
+    assert len(spans) <= 3
+    assert [after for after, _ in spans] == [0, *(upto for _, upto in spans[:-1])]
+    assert spans[-1][1] == 20
+    assert sum(task.messages for task in tasks) == 20
 
 
 @pytest.mark.parametrize("outcome", ["abort", "commit"])

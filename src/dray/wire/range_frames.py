@@ -39,7 +39,8 @@ class MeasureRange(Head, frozen=True):
     With `large`, the range is of large messages, by the positions of their first parts, and also
     ends before the first that is not whole and not certain to have a hole. `pieces` asks for the
     range in that many pieces of about the same number of bytes. With `plain`, the range is of
-    messages that are no parts of large messages.
+    messages that are no parts of large messages. With `planned`, messages that a transaction holds
+    count like the others: the reader reads to `upto` in any case, and wants to divide the work.
     """
 
     code = 110
@@ -51,6 +52,7 @@ class MeasureRange(Head, frozen=True):
     pieces: int = 0
     large: bool = False
     plain: bool = False
+    planned: bool = False
 
 
 class RangePiece(msgspec.Struct, array_like=True, frozen=True):

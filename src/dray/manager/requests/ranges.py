@@ -1,7 +1,8 @@
 """For readers by position, such as Spark: how far a queue can be read, and what a range holds.
 
 Nothing is taken. A reader plans only up to the first message that a transaction holds, since that
-one may come back; what it has planned it reads also if a transaction has taken it meanwhile.
+one may come back; what it has planned it reads and counts also if a transaction has taken it
+meanwhile.
 
 A range with limits ends where all transactions are closed, so that a reader tears none: at the last
 such position within the limits, else at the first one within four times the limits. If there is
@@ -13,6 +14,7 @@ from __future__ import annotations
 import heapq
 import struct
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from itertools import accumulate, chain, islice
 from typing import NamedTuple
@@ -75,7 +77,7 @@ _COPIED = (
     *((8 - at, at) for at in range(8)),  # the position, which is big-endian in an entry
     *((entry_at + at, row_at + at) for entry_at, row_at, size in _FIELDS for at in range(size)),
 )
-_MERGED_AT_ONCE = 256
+_JOINED_AT_ONCE = 256
 """As many as a page of a queue has (`queue/entry_pages.py`)."""
 _FINE_MESSAGES = 20_000
 """In a shorter queue pieces are cut between any two messages, in a longer one between pages."""
@@ -127,8 +129,9 @@ def handle_measure(context: Context, session: Session, request_id: int, head: Me
     if not 0 <= head.pieces <= RANGE_PIECES_MAX:
         raise Misuse(f"pieces must be 0 to {RANGE_PIECES_MAX}, not {head.pieces}")
     held = _first_held(queue, head)
-    stop = min((each for each in (head.upto, held - 1) if each > 0), default=0)
-    if held == head.after + 1:
+    barrier = 0 if head.planned else held
+    stop = min((each for each in (head.upto, barrier - 1) if each > 0), default=0)
+    if barrier == head.after + 1:
         first = last = 0
         pieces: list[RangePiece] = []
     elif head.pieces or head.max_messages or head.max_bytes:
@@ -184,10 +187,9 @@ def _within_frame(runs: Iterator[bytes], max_messages: int, max_bytes: int) -> b
 
 def _readable(queue: StoredQueue, head: ReadRange) -> Iterator[bytes]:
     """The messages of a range by position, also those that are held; packed, many in one piece."""
-    held = [each for each in queue.index.held_entries() if lookup_id_of(each) > head.after]
-    runs = queue.index.runs_in_position_order(head.after)
-    if held or not queue.index.is_of_one_priority():
-        runs = _merged(held, runs, min(head.max_messages, _MERGED_AT_ONCE))
+    runs = _with_held(queue, head.after)
+    if not queue.index.is_of_one_priority():
+        runs = _in_longer_runs(runs, min(head.max_messages, _JOINED_AT_ONCE))
     for run in runs:
         wanted = run
         if head.upto and lookup_id_of(run[-ENTRY_BYTES:]) > head.upto:
@@ -197,12 +199,25 @@ def _readable(queue: StoredQueue, head: ReadRange) -> Iterator[bytes]:
             return
 
 
-def _merged(held: list[bytes], runs: Iterator[bytes], at_once: int) -> Iterator[bytes]:
-    """The entries of short runs in longer ones, with the held entries in their places."""
-    held.sort(key=lookup_id_of)
-    available = chain.from_iterable(map(entries_in, runs))
-    merged = heapq.merge(available, held, key=lookup_id_of)
-    while some := list(islice(merged, at_once)):
+def _with_held(queue: StoredQueue, after: int) -> Iterator[bytes]:
+    """The entries behind a position, also those that are held; packed, many in one piece."""
+    behind = (each for each in queue.index.held_entries() if lookup_id_of(each) > after)
+    held = deque(sorted(behind, key=lookup_id_of))
+    for run in queue.index.runs_in_position_order(after):
+        last = lookup_id_of(run[-ENTRY_BYTES:])
+        inside = []
+        while held and lookup_id_of(held[0]) < last:
+            inside.append(held.popleft())
+        merged = heapq.merge(entries_in(run), inside, key=lookup_id_of) if inside else (run,)
+        yield b"".join(merged)
+    if held:
+        yield b"".join(held)
+
+
+def _in_longer_runs(runs: Iterator[bytes], at_once: int) -> Iterator[bytes]:
+    """The same entries, so many in one piece."""
+    entries = chain.from_iterable(map(entries_in, runs))
+    while some := list(islice(entries, at_once)):
         yield b"".join(some)
 
 
@@ -236,7 +251,11 @@ def _first_held(queue: StoredQueue, head: MeasureRange) -> int:
 
 def _runs(queue: StoredQueue, head: MeasureRange) -> Iterator[bytes]:
     """The entries of a range, packed, many in one piece."""
-    for run in queue.index.runs_in_position_order(head.after):
+    if head.planned:
+        runs = _with_held(queue, head.after)
+    else:
+        runs = queue.index.runs_in_position_order(head.after)
+    for run in runs:
         if wanted := plain_in(run) if head.plain else run:
             yield wanted
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from dray.errors import InvalidConfiguration, QueueNotFound, StoreError
+from dray.errors import InvalidConfiguration, QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.names import DEAD_LETTER_QUEUES, SYSTEM_JOURNAL
 from dray.spark.managers import Managers
@@ -26,7 +26,13 @@ from dray.spark.source.offsets import (
     with_position,
 )
 from dray.spark.source.options import RANGES
-from dray.spark.source.ranges import first_message, measure, warn_of_claim
+from dray.spark.source.ranges import (
+    first_message,
+    measure,
+    planned_pieces,
+    tell_gone,
+    warn_of_claim,
+)
 from dray.wire.range_frames import RangePiece
 
 if TYPE_CHECKING:
@@ -183,15 +189,7 @@ class Catalogue:
 
     def count(self, span: QueueSpan) -> int:
         """How many messages of a range there are."""
-        place = self.place(span)
-        measured = measure(
-            self._managers.raw_queue(place.url, place.queue),
-            span.after,
-            upto=span.upto,
-            pieces=1,
-            large=self._options.content == "large",
-        )
-        return sum(each.messages for each in measured.pieces)
+        return sum(each.messages for each in self._pieces(span, 1))
 
     def reach(
         self,
@@ -233,31 +231,30 @@ class Catalogue:
             sum(each.size for each in measured.pieces),
         )
 
-    def cut(self, span: QueueSpan, pieces: int) -> list[QueueSpan]:
-        """A range of messages in at most so many parts of about the same rows and bytes.
+    def cut(self, span: QueueSpan, pieces: int) -> Iterator[tuple[QueueSpan, int]]:
+        """Parts of a range of messages, and how many each has: about the same rows and bytes.
 
-        A part that is not worth a task is joined with the next, unless the query wants the number.
+        There are at most so many. One that is not worth a task is joined with the next, unless the
+        query wants the number.
         """
-        place = self.place(span)
-        queue = self._managers.raw_queue(place.url, place.queue)
-        found = measure(queue, span.after, upto=span.upto, pieces=pieces).pieces
+        found: Iterable[RangePiece] = self._pieces(span, pieces)
         if not self._options.partitions_given:
-            found = list(_worth_a_task(found))
-        ends = [each.upto for each in found[:-1]]
-        firsts = [span.after, *ends]
-        lasts = [*ends, span.upto]
-        return [
-            span._replace(after=after, upto=upto) for after, upto in zip(firsts, lasts, strict=True)
-        ]
-
-    def plain_ranges(self, span: QueueSpan, pieces: int) -> Iterator[tuple[QueueSpan, int]]:
-        """Parts of a range of small messages, and how many messages each has."""
-        place = self.place(span)
-        queue = self._managers.raw_queue(place.url, place.queue)
+            found = _worth_a_task(found)
         after = span.after
-        for each in measure(queue, after, upto=span.upto, pieces=pieces, plain=True).pieces:
+        for each in found:
             yield span._replace(after=after, upto=each.upto), each.messages
             after = each.upto
+
+    def _pieces(self, span: QueueSpan, pieces: int) -> list[RangePiece]:
+        place, content = self.place(span), self._options.content
+        return planned_pieces(
+            self._managers.raw_queue(place.url, place.queue),
+            span.after,
+            span.upto,
+            pieces,
+            large=content == "large",
+            plain=content == RANGES,
+        )
 
     def large_in(self, span: QueueSpan) -> Iterator[LargeEntry]:
         """The large messages of a range."""
@@ -299,14 +296,9 @@ class Catalogue:
         sentence = (
             f"a message at position {gone} left queue {place.queue!r} of manager"
             f" {place.manager_id} before the query read it, and the query has read up to position"
-            f" {after}: another consumer took it, or it expired or was purged"
+            f" {after}"
         )
-        if self._options.fail_on_data_loss:
-            raise StoreError(
-                f"{sentence}; give the queue one reader, or set failOnDataLoss to false to go on"
-                " without such messages"
-            )
-        logger.warning("%s", sentence)
+        tell_gone(sentence, fail=self._options.fail_on_data_loss)
         self._gone[place.birth] = gone
 
     def _watch_claim(self, place: QueuePlace, held: int) -> None:

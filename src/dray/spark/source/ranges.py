@@ -2,7 +2,8 @@
 
 `measure` says how far a queue can be read. It ends before the first message that a transaction
 holds, since that one may come back. The reader also reads measured messages that a transaction has
-taken meanwhile: `pages` gives them, and for large messages `is_there` waits for the transaction.
+taken meanwhile: `planned_pieces` counts them, `pages` gives them, and for large messages `is_there`
+waits for the transaction.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dray.client.calls.requests import ANSWER_GRACE_S
+from dray.errors import StoreError
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
 from dray.spark.source.columns import MessageColumns
-from dray.wire.range_frames import MeasureRange, RangeMeasured, RangeRead, ReadRange
+from dray.wire.range_frames import (
+    MeasureRange,
+    RangeMeasured,
+    RangePiece,
+    RangeRead,
+    ReadRange,
+)
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
@@ -43,17 +51,43 @@ def measure(
     pieces: int = 0,
     large: bool = False,
     plain: bool = False,
+    planned: bool = False,
 ) -> RangeMeasured:
     """How far a queue can be read behind a position, in one request."""
     _, frame = queue.handle.call(
         lambda number: MeasureRange(
-            number, after, upto or 0, rows_max or 0, bytes_max or 0, pieces, large, plain
+            number, after, upto or 0, rows_max or 0, bytes_max or 0, pieces, large, plain, planned
         ),
         RangeMeasured,
         wait_s=ANSWER_GRACE_S,
     )
     assert isinstance(frame.head, RangeMeasured)
     return frame.head
+
+
+def planned_pieces(
+    queue: Queue, after: int, upto: int, pieces: int, *, large: bool = False, plain: bool = False
+) -> list[RangePiece]:
+    """All messages of a range that the query will read, in so many pieces or fewer.
+
+    Also those that a transaction holds by now. One answer counts a bounded number.
+    """
+    found: list[RangePiece] = []
+    while after < upto:
+        answer = measure(
+            queue, after, upto=upto, pieces=pieces, large=large, plain=plain, planned=True
+        )
+        if not answer.pieces:
+            break
+        found += answer.pieces
+        after = found[-1].upto
+    size = -(-len(found) // pieces) or 1
+    return [_joined(found[at : at + size]) for at in range(0, len(found), size)]
+
+
+def _joined(pieces: list[RangePiece]) -> RangePiece:
+    messages, size = sum(each.messages for each in pieces), sum(each.size for each in pieces)
+    return RangePiece(pieces[-1].upto, messages, size)
 
 
 def pages(
@@ -110,6 +144,17 @@ def warn_of_claim(queue: str, position: int, seconds: float) -> None:
         queue,
         seconds,
     )
+
+
+def tell_gone(sentence: str, *, fail: bool) -> None:
+    """Raise `StoreError`, or warn, for messages that left a queue before the query read them."""
+    told = f"{sentence}: taken by another consumer, expired or purged"
+    if fail:
+        raise StoreError(
+            f"{told}; give the queue one reader, or set failOnDataLoss to false to go on without"
+            " such messages"
+        )
+    logger.warning("%s", told)
 
 
 def _read(

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
+from dray.model.words import counted
 from dray.spark.managers import Managers, patiently
 from dray.spark.schema import batch_of
 from dray.spark.source.catalogue import Catalogue, Reach
@@ -44,7 +45,7 @@ from dray.spark.source.offsets import (
     with_position,
 )
 from dray.spark.source.options import RANGES, Options
-from dray.spark.source.ranges import is_there, pages
+from dray.spark.source.ranges import is_there, pages, tell_gone
 from dray.wire.large_frames import LargeEntry
 
 _ROWS_AT_ONCE = 256
@@ -87,16 +88,7 @@ class LargePartition(InputPartition):
 
 
 class MessagePartition(InputPartition):
-    """A range of one queue for one task."""
-
-    def __init__(self, place: QueuePlace, span: QueueSpan) -> None:
-        """Take the range."""
-        self.place = place
-        self.span = span
-
-
-class RangePartition(InputPartition):
-    """A range of small messages that a task of a landing reads by itself; planned to have some."""
+    """A range of small messages of one queue for one task; planned to have some."""
 
     def __init__(self, place: QueuePlace, span: QueueSpan, messages: int) -> None:
         """Take the range."""
@@ -119,6 +111,9 @@ class Limits(NamedTuple):
 
 class Reading:
     """Shared by batch and stream readers. It goes to the executors, without its connections."""
+
+    goes_on = False
+    """Whether the query never reads a range again once it is behind it."""
 
     def __init__(self, options: Options) -> None:
         """Connect to nothing yet."""
@@ -168,9 +163,11 @@ class Reading:
             if isinstance(partition, LargePartition):
                 yield from self._read_large(managers, partition)
             elif isinstance(partition, MessagePartition):
-                yield from self._read_messages(managers, partition)
-            elif isinstance(partition, RangePartition):
-                yield batch_of([describe_range(*vars(partition).values())], self.options.schema)
+                if self.options.content == RANGES:
+                    row = describe_range(partition.place, partition.span, partition.messages)
+                    yield batch_of([row], self.options.schema)
+                else:
+                    yield from self._read_messages(managers, partition)
         finally:
             managers.close()
 
@@ -226,27 +223,31 @@ class Reading:
     ) -> Iterator[pa.RecordBatch]:
         place, span = partition.place, partition.span
         queue = managers.raw_queue(place.url, place.queue)
+        gone = partition.messages
         for page in pages(queue, span.after, span.upto, bodies=self.options.inline):
             # Nothing is found of an earlier queue, which is not an empty range.
-            if not self._is_same(place, page.born) or not page.messages:
+            if not self._is_same(place, page.born):
                 return
-            yield page.messages.batch(place)
+            if page.messages:
+                gone -= len(page.messages)
+                yield page.messages.batch(place)
+        if gone > 0 and self.goes_on:
+            sentence = (
+                f"{counted(gone)} between positions {span.after + 1} and {span.upto} left queue"
+                f" {span.queue!r} of manager {span.manager_id} before the query read what it had"
+                " planned"
+            )
+            tell_gone(sentence, fail=self.options.fail_on_data_loss)
 
     def tasks(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The partitions between two offsets."""
         wanted = [span for span in self.wanted_spans(start, end) if self._is_there(span)]
         if self.options.content == "large":
             return self._large_partitions(wanted)
-        if self.options.content == RANGES:
-            return [
-                RangePartition(self.catalogue.place(span), piece, messages)
-                for span in wanted
-                for piece, messages in self.catalogue.plain_ranges(span, self.options.partitions)
-            ]
         return [
-            MessagePartition(self.catalogue.place(span), piece)
+            MessagePartition(self.catalogue.place(span), piece, messages)
             for span in wanted
-            for piece in self.catalogue.cut(span, self.options.partitions)
+            for piece, messages in self.catalogue.cut(span, self.options.partitions)
         ]
 
     def _is_there(self, span: QueueSpan) -> bool:
@@ -297,6 +298,8 @@ class Reading:
 
 class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on, from offset to offset."""
+
+    goes_on = True
 
     def __init__(self, options: Options) -> None:
         """Begin without a target."""

@@ -225,6 +225,29 @@ def test_a_range_ends_before_the_first_message_that_a_transaction_holds(
     assert (measure(reader, queue).last, measure(reader, queue).held) == (6, 0)
 
 
+@pytest.mark.parametrize("taken", [(1,), (6,), (2, 3, 5), (1, 2, 3, 4, 5, 6)])
+@pytest.mark.parametrize("priorities", [(3,), (0, 7)])
+def test_a_planned_range_is_divided_with_what_receivers_hold_by_now(
+    driver: ManagerDriver, taken: tuple[int, ...], priorities: tuple[int, ...]
+) -> None:
+    reader, receiver = driver.session(), driver.session()
+    is_transactional = len(priorities) == 1
+    queue = reader.create("orders", transactional=is_transactional)
+    for number in range(7):
+        priority = priorities[number % len(priorities)]
+        reader.send(queue, Message(body=bytes(10), priority=priority))
+    taking = receiver.number_for()
+    for lookup_id in taken:
+        how = taking if is_transactional else receiver.number_for()
+        select = selections.SelectAt(lookup_id)
+        receiver.receive(queue, transaction=how, claim=not is_transactional, select=select)
+    measured = measure(reader, queue, upto=6, pieces=6, planned=True)
+    assert measured.pieces == [RangePiece(at, 1, size_of(10)) for at in range(1, 7)]
+    assert (measured.first, measured.last, measured.held) == (1, 6, min(taken))
+    (last,) = measure(reader, queue, 4, upto=6, pieces=1, planned=True).pieces
+    assert last == RangePiece(6, 2, 2 * size_of(10))
+
+
 def test_a_range_is_read_with_what_a_transaction_holds(driver: ManagerDriver) -> None:
     reader, receiver = driver.session(), driver.session()
     queue = reader.create("orders")
