@@ -33,6 +33,8 @@ class Session:
         """Numbers of those that are open on it, in the order in which they began."""
         self.streams: dict[int, int] = {}
         """Streams a peer manager has opened, and the queue each leads to."""
+        self.wanted: dict[int, str] = {}
+        """By stream, the name of the queue that was wanted when it was opened."""
         self.questions: dict[int, int] = {}
         """By stream, the number of the last question that was asked when it was opened."""
         self.heard: dict[int, int] = {}

@@ -53,6 +53,7 @@ from dray.model.classes import QueueKind
 from dray.model.limits import CONFIRMATION_ORDINAL_MAX, ENDS_REMEMBERED_MAX, STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.head import Head
+from dray.wire.message_frames import MARK_FIRST
 from dray.wire.peer_frames import (
     Ahead,
     AheadDropped,
@@ -147,7 +148,7 @@ class ArrivingStreams:
             # Nothing is kept of a stream that never carried a message.
             self._sources.begin_above(session, key)
         try:
-            queue = _destination(rights, session, head)
+            queue = _destination(rights, session, head.queue)
         except DrayError as error:
             session.streams.pop(head.stream, None)
             if isinstance(error, AccessDenied) or not may_deliver(rights, session, head.queue):
@@ -159,6 +160,7 @@ class ArrivingStreams:
             self._tell_on(session, key, newest)
             return
         session.streams[head.stream] = queue.number
+        session.wanted[head.stream] = head.queue
         note_opened_stream(rights, session, head)
         self._sources.missing_queues.opened(session, head.stream)
         _say_position(context, session, queue, head.stream)
@@ -178,7 +180,7 @@ class ArrivingStreams:
     ) -> None:
         """Admit what the predicate lets in, in the fact that advances the stream; order ack."""
         context = self._context
-        queue = self._open_queue(session, head.stream)
+        queue = self._open_queue(session, head.stream, begun=_has_begun(head))
         if queue is None:
             return
         headers = check_ahead(head, body) if head.ahead else check_records(head, body)
@@ -294,8 +296,13 @@ class ArrivingStreams:
                 if len(each.ended) > ENDS_REMEMBERED_MAX:
                     self._context.effects.append(CloseSession(each.number))
 
-    def _open_queue(self, session: Session, stream: int) -> StoredQueue | None:
-        """The queue to which a stream leads that is open on a session; else its source is told."""
+    def _open_queue(
+        self, session: Session, stream: int, *, begun: bool = False
+    ) -> StoredQueue | None:
+        """The queue to which a stream leads that is open on a session; else its source is told.
+
+        `begun`: what comes is the rest of a transaction.
+        """
         context = self._context
         number = session.streams.get(stream)
         if number is None:
@@ -306,9 +313,24 @@ class ArrivingStreams:
             refusal = overtaken or StreamRefused(stream, _NOT_OPEN, sentence, question=asked)
             context.answer(session, 0, refusal)
             return None
-        queue = context.state.queues.get(number)
-        if queue is None:
-            _refuse(context, session, stream, QueueNotFound("the queue has been deleted", queue=""))
+        return context.state.queues.get(number) or self._made_again(session, stream, begun=begun)
+
+    def _made_again(self, session: Session, stream: int, *, begun: bool) -> StoredQueue | None:
+        """The queue that has the name of a deleted one by now; else the source is told.
+
+        The rest of a transaction is refused: the deleted queue has taken its beginning with it.
+        """
+        rights, name = self._strangers.rights, session.wanted[stream]
+        try:
+            if begun:
+                raise QueueNotFound(f"queue {name!r} has been deleted", queue=name)
+            queue = _destination(rights, session, name)
+        except DrayError as error:
+            _refuse(self._context, session, stream, error)
+            if isinstance(error, QueueNotFound) and may_deliver(rights, session, name):
+                self._sources.missing_queues.add(session, stream, name)
+            return None
+        session.streams[stream] = queue.number
         return queue
 
     def tell_of_room(self) -> None:
@@ -326,21 +348,26 @@ class ArrivingStreams:
                 _say_position(context, session, queue, stream, room=True)
 
 
-def _destination(rights: Rights, session: Session, head: OpenStream) -> StoredQueue:
+def _destination(rights: Rights, session: Session, name: str) -> StoredQueue:
     """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
     context = rights.context
-    require_delivery(rights, session, head.queue)
-    if parse_queue_address(head.queue).remote:
-        queue = resolve_queue(context, head.queue)
+    require_delivery(rights, session, name)
+    if parse_queue_address(name).remote:
+        queue = resolve_queue(context, name)
         begin_use_of_queue(session, queue)
     else:
-        found = context.state.queues.find(head.queue)
+        found = context.state.queues.find(name)
         if found is None:
-            raise QueueNotFound(f"there is no queue {head.queue!r} here", queue=head.queue)
+            raise QueueNotFound(f"there is no queue {name!r} here", queue=name)
         queue = found
     if queue.kind is not QueueKind.PRIVATE and not queue.outgoing:
         raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
     return queue
+
+
+def _has_begun(head: Data) -> bool:
+    """Whether a frame begins with the rest of a transaction."""
+    return any(each.transaction and not each.marks & MARK_FIRST for each in head.envelopes[:1])
 
 
 def _refuse(context: Context, session: Session, stream: int, error: DrayError) -> None:

@@ -13,6 +13,7 @@ from dray.model.message import Message
 from dray.wire import peer_frames, queue_frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
 from tests.unit.manager.conftest import ManagerDriver
+from tests.unit.manager.incoming.test_cut_transactions import carry_first_data, narrow, send_whole
 from tests.unit.manager.net import Net, address
 
 ORDERS = address("c", "orders")
@@ -108,7 +109,10 @@ def test_word_of_a_queue_that_was_deleted_comes_over_a_later_connection(net: Net
     assert caller.call(queue_frames.DescribeQueue("order_queue$")).info.message_count == 0
 
 
-def test_a_queue_that_is_deleted_and_made_again_goes_on_with_its_streams(net: Net) -> None:
+@pytest.mark.parametrize("connection", ["the same", "a new one"])
+def test_a_queue_that_is_deleted_and_made_again_goes_on_with_its_streams(
+    net: Net, connection: str
+) -> None:
     caller = net["a"].session()
     queue = caller.open(ORDERS)
     caller.send(queue, Message(body=b"1"))
@@ -116,11 +120,50 @@ def test_a_queue_that_is_deleted_and_made_again_goes_on_with_its_streams(net: Ne
     receiver = net["c"].session()
     receiver.call(queue_frames.DeleteQueue("orders"))
     orders = receiver.create("orders")
-    net.cut("a", "c")
-    net.advance(31.0)
+    if connection == "a new one":
+        net.cut("a", "c")
+        net.advance(31.0)
+    for body in (b"2", b"3"):
+        caller.send(queue, Message(body=body))
+        net.deliver()
+    assert receiver.receive(orders)[1] == [b"2", b"3"]
+    assert dead(caller) == []
+
+
+def test_the_rest_of_a_transaction_does_not_join_a_queue_that_was_made_again(net: Net) -> None:
+    narrow(net, "a")
+    caller, receiver = net["a"].session(), net["c"].session()
+    queue = caller.open(ORDERS)
+    send_whole(caller, queue, *(Message(body=b"%d" % number) for number in range(4)))
+    assert carry_first_data(net) == 2
+    receiver.call(queue_frames.DeleteQueue("orders"))
+    orders = receiver.create("orders")
+    net.deliver()
+    assert receiver.what_is_in("orders", peek=True)[1] == []
+    refused = MessageClass.NACK_BAD_DST_Q
+    assert dead(caller) == [(refused, b"2"), (refused, b"3")]
+    send_whole(caller, queue, Message(body=b"4"), Message(body=b"5"))
+    net.deliver()
+    assert receiver.receive(orders)[1] == [b"4", b"5"]
+    assert len(dead(caller)) == 2
+
+
+def test_a_source_hears_that_a_queue_is_there_again_which_was_deleted_under_its_stream(
+    net: Net,
+) -> None:
+    caller, receiver = net["a"].session(), net["c"].session()
+    queue = caller.open(ORDERS)
+    caller.send(queue, Message(body=b"1"))
+    net.deliver()
+    receiver.call(queue_frames.DeleteQueue("orders"))
     caller.send(queue, Message(body=b"2"))
     net.deliver()
-    assert receiver.receive(orders)[1] == [b"2"]
+    assert dead(caller) == [(MessageClass.NACK_BAD_DST_Q, b"2")]
+    described = queue_frames.DescribeQueue(ORDERS)
+    assert caller.call(described).info.delivery.refusal.code == "queue-not-found"
+    receiver.create("orders")
+    net.deliver()
+    assert caller.call(described).info.delivery.refusal is None
 
 
 @pytest.mark.parametrize("before", ["nothing", "a frame", "a message of its frame"])
