@@ -30,6 +30,7 @@ def test_a_queue_that_a_prepared_transaction_uses_cannot_be_deleted(
     driver: ManagerDriver, what: str
 ) -> None:
     caller = driver.session()
+    caller.create("acks")
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=b"a"), transaction=transaction * (what == "sent to"))
     if what == "received from":
@@ -37,11 +38,14 @@ def test_a_queue_that_a_prepared_transaction_uses_cannot_be_deleted(
     name = prepare(caller, transaction, int(what == "sent to"))
     driver.crash()
     caller = driver.session()
+    caller.send(caller.open("orders"), asking(b"b", Acknowledge.FULL_RECEIVE))
     with pytest.raises(errors.Misuse, match="prepared transaction"):
         caller.call(queue_frames.DeleteQueue("orders"))
+    assert acknowledged(caller) == []
+    assert b"b" in caller.what_is_in("orders", peek=True)[1]
     caller.call(message_frames.SettlePrepared(name, commit=True))
     caller.call(queue_frames.DeleteQueue("orders"))
-    assert driver.store.live_bytes == 0
+    assert [each for each, _ in acknowledged(caller)] == [MessageClass.NACK_Q_DELETED]
 
 
 def test_deleting_a_queue_tells_of_what_was_held_and_the_holder_cannot_commit(

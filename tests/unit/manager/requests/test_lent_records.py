@@ -75,6 +75,19 @@ def test_a_file_that_is_not_as_it_was_said_dooms_its_transaction(
         caller.receive(queue)
 
 
+def test_a_record_that_finds_no_room_dooms_its_transaction(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("files", quota=100), caller.number_for()
+    (refused,) = heads(caller, send_file(caller, queue, transaction, record_for(caller, b"x" * 90)))
+    assert isinstance(refused, frames.Failed)
+    assert refused.error == errors.QuotaExceeded.code
+    # One that would fit is refused all the same: nothing of the transaction is to come in part.
+    (again,) = heads(caller, send_file(caller, queue, transaction, record_for(caller)))
+    assert again == refused
+    with pytest.raises(errors.QuotaExceeded):
+        caller.commit(transaction, 2)
+
+
 def test_a_file_is_sent_in_a_transaction(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue = caller.create("files")
