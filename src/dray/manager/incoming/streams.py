@@ -319,18 +319,20 @@ class ArrivingStreams:
         """The queue that has the name of a deleted one by now; else the source is told.
 
         The rest of a transaction is refused: the deleted queue has taken its beginning with it.
+        After a refusal all is refused until the source asks again, as it gives up all that waits
+        when it hears of it.
         """
-        rights, name = self._strangers.rights, session.wanted[stream]
+        rights, name = self._strangers.rights, session.wanted.pop(stream, "")
         try:
-            if begun:
-                raise QueueNotFound(f"queue {name!r} has been deleted", queue=name)
+            if begun or not name:
+                raise QueueNotFound("the queue has been deleted", queue=name)
             queue = _destination(rights, session, name)
         except DrayError as error:
             _refuse(self._context, session, stream, error)
-            if isinstance(error, QueueNotFound) and may_deliver(rights, session, name):
+            if isinstance(error, QueueNotFound) and name and may_deliver(rights, session, name):
                 self._sources.missing_queues.add(session, stream, name)
             return None
-        session.streams[stream] = queue.number
+        session.streams[stream], session.wanted[stream] = queue.number, name
         return queue
 
     def tell_of_room(self) -> None:

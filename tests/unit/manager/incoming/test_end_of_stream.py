@@ -369,6 +369,28 @@ def test_each_frame_of_a_stream_whose_queue_was_deleted_is_refused_with_what_was
         assert (refused.sequence_id, refused.upto) == (1 << 32, 1)
 
 
+def test_what_was_refused_for_a_deleted_queue_does_not_enter_the_next_of_its_name(
+    driver: ManagerDriver,
+) -> None:
+    """Its source gives it up as soon as it hears of the refusal."""
+    caller = driver.session()
+    caller.create("orders")
+    source = Source(driver)
+    line = source.line()
+    source.say(line, peer_frames.OpenStream(7, "orders", 3))
+    source.say(line, *source.data(1, b"1"))
+    caller.call(queue_frames.DeleteQueue("orders"))
+    source.say(line, *source.data(2, b"2"))
+    orders = caller.create("orders")
+    (refused,) = source.say(line, *source.data(2, b"2"))
+    assert isinstance(refused, peer_frames.StreamRefused)
+    assert (refused.error, refused.question) == ("queue-not-found", 3)
+    source.say(line, peer_frames.OpenStream(7, "orders", 4))
+    (taken,) = source.say(line, *source.data(3, b"3"))
+    assert isinstance(taken, peer_frames.StreamState)
+    assert caller.receive(orders)[1] == [b"3"]
+
+
 def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(
     driver: ManagerDriver,
 ) -> None:
