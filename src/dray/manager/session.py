@@ -34,8 +34,7 @@ class Session:
         self.streams: dict[int, int] = {}
         """Streams a peer manager has opened, and the queue each leads to."""
         self.wanted: dict[int, str] = {}
-        """By stream, the name of the queue that was wanted when it was opened, unless it was refused
-        since then."""
+        """By stream, the queue that was wanted when it was opened, unless it was refused since."""
         self.questions: dict[int, int] = {}
         """By stream, the number of the last question that was asked when it was opened."""
         self.heard: dict[int, int] = {}
