@@ -98,6 +98,28 @@ def test_messages_that_are_held_are_noted_for_a_purge_a_portion_at_a_time(
     assert [each.head for each in caller.answers(request)] == [Done(0)]
 
 
+def test_what_was_purged_while_it_was_held_is_not_received_after_a_crash_while_it_leaves(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller, holder = driver.session(), driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"purged")] * 9)
+    holder.receive(queue, transaction=holder.number_for())
+    caller.call(PurgeQueue(queue))
+    caller.send(queue, Message(body=b"after"))
+    with monkeypatch.context() as patch:
+        patch.setattr(RoomLeft, "portion_bytes", property(lambda _: 1))
+        driver.crash()
+        caller = driver.session()
+        index = look_into(driver.manager).state.queues.numbered(queue).index
+        assert 1 < len(index) < 10, "some have left, and others have not yet"
+        assert caller.receive(queue, peek=True)[1] == [b"after"]
+        while driver.manager.deadline() == driver.now:
+            driver.advance(0.0)
+    assert len(index) == 1
+    assert caller.receive(queue)[1] == [b"after"]
+
+
 def test_who_deletes_a_queue_that_another_is_deleting_is_told_that_it_is_gone(
     driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
