@@ -248,6 +248,17 @@ def test_a_plain_message_is_refused_at_its_commit_where_large_ones_came_before_i
     assert driver.store.live_bytes == 0
 
 
+def test_a_plain_message_of_a_raw_handle_is_committed_where_large_ones_came_before_it(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
+    queue, raw = caller.create("files"), caller.number_for()
+    caller.send(queue, PLAIN, transaction=raw, guarded=False)
+    sent_large(other, queue)
+    caller.commit(raw, 1)
+    assert caller.receive(queue, guarded=False)[1][-1] == b"plain"
+
+
 def test_a_plain_message_that_is_committed_first_waits_for_the_large_ones(
     driver: ManagerDriver,
 ) -> None:
