@@ -53,10 +53,10 @@ class TransactionShare:
 class OpenTransaction:
     """The gathered operations of a transaction."""
 
-    def __init__(self, number: int, session: Session | None, now: float = 0.0) -> None:
+    def __init__(self, number: int, session: Session | None) -> None:
         """Begin empty; without a session once it is prepared."""
         self.number = number
-        self.used_at = now
+        self.used_at = 0.0
         self.session = session
         self.sends: dict[int, list[Staged]] = {}
         self.receives: dict[int, list[int]] = {}
@@ -75,7 +75,7 @@ class OpenTransaction:
         """Bytes that large messages have reserved and not yet used, by queue."""
         self.reserver = ""
         """The caller that has reserved them."""
-        self.drawn_at = now
+        self.drawn_at = 0.0
         """When any of them were used last."""
         self.share: TransactionShare | None = None
         """The share of its caller, in which it counts while it is open on a session."""

@@ -122,10 +122,10 @@ def place_of_reserved(
 
 def give_up_reservations(context: Context, transaction: OpenTransaction) -> None:
     """Count no longer what was set aside and not used."""
-    for number, reserved in list(transaction.reserved.items()):
+    while transaction.reserved:
+        number, reserved = transaction.reserved.popitem()
         context.state.ledger.give_back(number, context.state.queues.get(number), reserved.size)
-        _set(context, transaction, number, NOTHING_RESERVED)
-    transaction.reserved.clear()
+        context.room.change(reserved, NOTHING_RESERVED, transaction.reserver)
 
 
 def _set(context: Context, transaction: OpenTransaction, number: int, after: Promise) -> None:

@@ -77,7 +77,7 @@ class Transactions:
                     transaction_id=context.state.transaction_id(number),
                 )
             self.check_not_aborted(number)
-            transaction = OpenTransaction(number, session, context.now)
+            transaction = OpenTransaction(number, session)
             self.shares.hold(transaction, session.caller)
             self.open[number] = transaction
             session.transactions[number] = None
@@ -305,10 +305,11 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
 
 def _is_all_express(context: Context, transaction: OpenTransaction) -> bool:
     for number, lookup_ids in transaction.receives.items():
-        queue = context.state.queues.get(number)
-        if queue is None or not queue.index.express_count:
-            return False
-        if not all(map(is_express_entry, entries_at(queue, lookup_ids))):
+        queue = context.state.queues.numbered(number)
+        if not (
+            queue.index.express_count
+            and all(map(is_express_entry, entries_at(queue, lookup_ids)))
+        ):
             return False
     return True
 

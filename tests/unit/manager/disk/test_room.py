@@ -8,12 +8,15 @@ import pytest
 
 from dray import errors
 from dray.manager.disk.room import Promise, RoomLeft, window_of
+from dray.manager.entries import TAIL_BYTES
 from dray.manager.events import SessionClosed
+from dray.model import callers
+from dray.model.access import Access
 from dray.model.message import Message
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
 from dray.store.log.checkpoint import TRANSACTIONS
 from dray.store.real_disk import RealFile
-from dray.wire import large_frames, message_frames, queue_frames
+from dray.wire import batch_frames, large_frames, message_frames, queue_frames
 from dray.wire.record import HEADER_BYTES
 from tests.inspection import look_into
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller, ManagerDriver
@@ -112,6 +115,27 @@ def test_what_one_large_message_was_promised_no_other_gets(
     other.call(message_frames.Reserve(queue, other.number_for(), 400, 300))
 
 
+def test_a_stranger_is_promised_half_of_what_is_free_above_the_low_water_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = ManagerDriver(tmp_path, low_water_bytes=LOW, access=Access(is_open=True))
+    queue = driver.session().create("orders")
+    stranger = driver.session(callers.Caller("user:mallory"))
+    Small(driver, monkeypatch, 0, LOW + 1000)
+    stranger.call(message_frames.Reserve(queue, stranger.number_for(), 900))
+    assert promised(driver) == 500
+
+
+def test_a_promise_finds_room_in_the_checkpoint_for_header_trailer_and_every_fragment(
+    driver: ManagerDriver, queue: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(driver.store, "have_checkpoint_room", asked.append)
+    caller = driver.session()
+    caller.call(message_frames.Reserve(queue, caller.number_for(), 3 * 500, 500))
+    assert asked == [(1 + 3 + 1) * TAIL_BYTES]
+
+
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 9])
 def test_what_began_finds_room_to_its_last_part_however_its_parts_lie_in_files(
     driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, length: int
@@ -168,6 +192,10 @@ def end_by_prepare(driver: ManagerDriver, caller: Caller, transaction: int) -> N
     caller.call(message_frames.Prepare(transaction, 1))
 
 
+def end_by_staging(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
+    caller.call(batch_frames.StageForBatch(transaction, 1, "a query", 0))
+
+
 def end_by_leaving(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
     driver.turn(SessionClosed(caller.number))
 
@@ -179,7 +207,15 @@ def end_by_deletion(driver: ManagerDriver, caller: Caller, transaction: int) -> 
 
 
 @pytest.mark.parametrize(
-    "end", [end_by_commit, end_by_abort, end_by_prepare, end_by_leaving, end_by_deletion]
+    "end",
+    [
+        end_by_commit,
+        end_by_abort,
+        end_by_prepare,
+        end_by_staging,
+        end_by_leaving,
+        end_by_deletion,
+    ],
 )
 def test_a_promise_ends_with_its_transaction(
     driver: ManagerDriver, queue: int, end: object

@@ -88,6 +88,18 @@ def test_who_asks_for_its_claim_has_it_given_up_for_ever(driver, caller):
     assert again.what_is_in(queue)[1] == [b"a"]
 
 
+def test_a_claim_stays_given_up_of_which_no_outcome_can_be_told(driver, caller, monkeypatch):
+    monkeypatch.setattr("dray.manager.state.outcomes.TRANSACTIONS_REMEMBERED", 1)
+    queue = caller.create("orders")
+    caller.send(queue, Message(body=b"a"))
+    number, _ = claim(caller, queue)
+    for _ in range(3):
+        caller.send(queue, Message(body=b"b"))
+    assert outcome(driver, driver.session(), number) == "unknown"
+    with pytest.raises(TransactionAborted):
+        caller.commit(number, 0)
+
+
 def test_a_claim_of_another_manager_is_not_given_up(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))

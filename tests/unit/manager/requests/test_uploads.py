@@ -258,7 +258,7 @@ def used(driver: ManagerDriver) -> int:
 
 
 def test_the_room_is_reserved_and_reserved_again_when_the_upload_goes_on(tmp_path) -> None:
-    driver = ManagerDriver(tmp_path / "data", quota=10_000)
+    driver = ManagerDriver(tmp_path / "data", quota=20_000)
     caller = driver.session()
     sender = Sender(caller, caller.create("heavy"))
     sender.begin(reserve=9_000)
@@ -266,13 +266,15 @@ def test_the_room_is_reserved_and_reserved_again_when_the_upload_goes_on(tmp_pat
     sender.send(Part.FRAGMENT, 1)
     sender.mark(2)
     with pytest.raises(errors.QuotaExceeded) as caught:
-        driver.session().call(large_frames.UploadBegin(sender.queue, 5_000_000, 2_000, b""))
+        driver.session().call(large_frames.UploadBegin(sender.queue, 5_000_000, 12_000, b""))
     assert caught.value.used == 9_000
     driver.crash()
     placed = used(driver)
     assert placed < 1_000
-    other = driver.session()
-    sender.resume(other)
+    for _ in range(2):
+        sender.resume(driver.session())
+        assert used(driver) == 9_000
+    driver.advance(RESERVATION_UNUSED_S * 0.9)
     assert used(driver) == 9_000
     sender.finish(2)
     assert used(driver) < 1_000
@@ -316,9 +318,12 @@ def test_an_upload_whose_room_was_taken_meanwhile_is_told_at_the_part_that_does_
     sender.begin(reserve=9_000)
     driver.advance(RESERVATION_UNUSED_S)
     honest.send(honest.create("light"), Message(body=bytes(9_880)))
-    with pytest.raises(AssertionError, match="quota-exceeded"):
-        # A part is answered only if it is refused.
-        sender.send(Part.HEADER)
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="quota-exceeded"):
+            # A part is answered only if it is refused.
+            sender.send(Part.HEADER)
+        sender.resume(driver.session())
+        assert used(driver) < 10_000, "nothing is set aside beyond the quota"
 
 
 def test_a_caller_sets_aside_half_of_what_is_free_however_many_uploads_it_begins(tmp_path) -> None:
@@ -459,6 +464,27 @@ def test_the_source_of_an_upload_is_kept_up_to_its_last_byte_and_not_beyond(call
             continue
         with pytest.raises(errors.InvalidArgument, match="source"):
             caller.call(begin)
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+def test_what_an_upload_had_received_is_not_its_own_any_more_when_it_goes_on(
+    driver: ManagerDriver, sender: Sender, *, rejected: bool
+) -> None:
+    half_way(sender)
+    caller = sender.caller
+    orders = caller.create("orders")
+    caller.send(orders, Message(body=b"a", use_dead_letter_queue=True))
+    (envelope,), _ = caller.receive(orders, transaction=sender.number)
+    if rejected:
+        caller.call(message_frames.Reject(orders, envelope.lookup_id, sender.number))
+    other = end_in(driver, sender, "session")
+    assert other.what_is_in(orders, peek=True)[1] == [b"a"]
+    sender.resume(other)
+    if rejected:
+        assert other.receive(orders, transaction=sender.number)[1] == [b"a"]
+    sender.finish(2)
+    assert other.what_is_in("system$;deadxact")[1] == []
+    assert other.what_is_in(orders)[1] == ([] if rejected else [b"a"])
 
 
 @pytest.mark.parametrize("how", ["hangs up", "resumes"])

@@ -13,7 +13,12 @@ from dray.manager.state.outcomes import BatchOutcomes
 from dray.manager.transactions.batches import _STAGED_ID_BYTES
 from dray.model import callers
 from dray.model.classes import TransactionStatus
-from dray.model.limits import BATCH_DIGEST_BYTES_MAX, QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
+from dray.model.limits import (
+    BATCH_DIGEST_BYTES_MAX,
+    MESSAGE_NUMBER_MAX,
+    QUERY_ID_CHARACTERS_MAX,
+    STAGED_AGE_S_MAX,
+)
 from dray.model.message import Message
 from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
 from dray.wire import batch_frames, frames, message_frames, queue_frames
@@ -394,6 +399,13 @@ def test_a_commit_that_makes_no_sense_is_refused(job: Job, wrong) -> None:
     commit = batch_frames.CommitBatch(query, batch, digest, job.spark_driver.number_for(), staged)
     with pytest.raises(errors.DrayError):
         job.spark_driver.call(commit)
+
+
+@pytest.mark.parametrize("number", [0, MESSAGE_NUMBER_MAX + 1])
+def test_a_batch_is_committed_under_the_number_of_a_transaction(job: Job, number: int) -> None:
+    with pytest.raises(errors.InvalidArgument, match="transaction"):
+        job.spark_driver.call(batch_frames.CommitBatch(QUERY, 0, DIGEST, number, []))
+    assert not job.spark_driver.call(batch_frames.DescribeBatch(QUERY, 0)).committed
 
 
 def test_a_transaction_number_or_a_task_cannot_be_used_twice(job: Job) -> None:
