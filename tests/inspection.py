@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dray.manager.state import State
     from dray.manager.state.ledger import Ledger
     from dray.manager.transactions import OpenTransaction
+    from dray.manager.transactions.open_transaction import TransactionShares
     from dray.manager.turn import QueueManager
     from dray.manager.untold_ends import UntoldEnds
     from dray.model.places import Places
@@ -69,6 +70,11 @@ class Inside:
     def transactions(self) -> Mapping[int, OpenTransaction]:
         """Those that are open."""
         return self._subjects.transactions.open
+
+    @property
+    def shares(self) -> TransactionShares:
+        """How many open transactions each caller has."""
+        return self._subjects.transactions.shares
 
     @property
     def room(self) -> RoomLeft:

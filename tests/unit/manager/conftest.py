@@ -27,6 +27,7 @@ from dray.manager.events import (
 )
 from dray.manager.queue import Account, account_of
 from dray.manager.state import State, take_snapshots
+from dray.manager.transactions.open_transaction import TransactionShares
 from dray.manager.turn import QueueManager
 from dray.model import callers
 from dray.model.callers import OWNER
@@ -234,6 +235,7 @@ def _check_nobody_is_left(inside: Inside) -> None:
     for queue in inside.state.queues:
         assert not list(queue.waiters), "a receive waits for nobody"
         assert not queue.opened, "a queue is open for nobody"
+    assert vars(inside.shares) == vars(TransactionShares()), "a share counts what nobody has open"
     assert not any(inside.lookups.unread.values())
     used = Counter(number for number, _ in inside.lookups.used)
     for queue in inside.state.queues:

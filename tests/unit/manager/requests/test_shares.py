@@ -7,11 +7,13 @@ import pytest
 from dray.errors import Misuse, TransactionAborted
 from dray.manager.events import SessionClosed
 from dray.model.callers import Caller
+from dray.model.classes import Part
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import batch_frames, large_frames, message_frames, queue_frames, transfer_frames
 from tests.cost import Costs
 from tests.inspection import look_into
+from tests.unit.manager.requests.test_uploads import Sender
 from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
 
 RULES = (allowing("*", "send receive manage"), allowing("*", "forward", hosts="*"))
@@ -186,6 +188,36 @@ def test_a_caller_whose_transactions_have_the_most_messages_begins_no_other(tmp_
         ada.call(message_frames.Receive(orders, ada.number_for(), 0.0, max_messages=1))
 
 
+def test_messages_count_for_their_caller_while_their_transaction_is_open_on_a_session(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("dray.manager.transactions.open_transaction.TRANSACTION_OPERATIONS_MAX", 3)
+    driver = driver_with(tmp_path, *RULES)
+    ada, other = driver.session(ADA), driver.session(ADA)
+    orders, one = ada.open("orders"), ada.number_for()
+
+    def begins() -> None:
+        number = ada.number_for()
+        ada.call(message_frames.Reserve(orders, number, 0))
+        ada.call(message_frames.Abort(number))
+
+    ada.send(orders, Message(body=b"1"), transaction=one)
+    upload = Sender(other, orders)
+    upload.begin()
+    upload.send(Part.HEADER)
+    upload.send(Part.FRAGMENT, 1)
+    upload.mark(2)
+    with pytest.raises(Misuse, match="user:ada has 2 open transactions with 3 messages here"):
+        begins()
+    driver.turn(SessionClosed(other.number))
+    begins()
+    upload.resume(driver.session(ADA))
+    with pytest.raises(Misuse, match="user:ada has 2 open transactions with 3 messages here"):
+        begins()
+    ada.commit(one, 1)
+    begins()
+
+
 def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
     """Plain receives that are not confirmed are among them, and so are resumed uploads."""
     monkeypatch.setattr("dray.manager.transactions.open_transaction.OPEN_TRANSACTIONS_MAX", 20)
@@ -232,10 +264,13 @@ def test_a_caller_has_its_share_of_the_open_transactions(tmp_path, monkeypatch):
     ada = driver.session(ADA)
     for _ in range(5):
         begins(ada)
-    for _ in range(15):
-        begins(held := driver.session())
-    with pytest.raises(Misuse, match="20 transactions are open here"):
-        begins(held)
+    owner = driver.session()
+    last = [begins(owner) for _ in range(15)][-1]
+    for _ in range(2):
+        with pytest.raises(Misuse, match="20 transactions are open here"):
+            begins(owner)
+        owner.call(message_frames.Abort(last))
+        last = begins(owner)
 
 
 def test_the_open_transactions_of_a_caller_have_a_share_of_messages(tmp_path, monkeypatch):

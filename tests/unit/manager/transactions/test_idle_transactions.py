@@ -95,7 +95,12 @@ def test_a_prepared_transaction_is_never_idle(driver: ManagerDriver) -> None:
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=b"a"), transaction=transaction)
     caller.call(message_frames.Prepare(transaction, 1))
+    idle = caller.number_for()
+    caller.send(queue, Message(body=b"b"), transaction=idle)
     driver.advance(100_000.0)
+    with pytest.raises(errors.TransactionAborted):
+        caller.commit(idle, 1)
+    assert driver.manager.deadline() is None
     name = f"{driver.manager_id}\\{transaction}"
     caller.call(message_frames.SettlePrepared(name, commit=True))
     assert caller.receive(queue)[1] == [b"a"]

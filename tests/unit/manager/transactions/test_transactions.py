@@ -6,6 +6,7 @@ import crc32c
 import pytest
 
 from dray import errors
+from dray.manager.disk import RoomLeft
 from dray.manager.entries import TAIL_BYTES
 from dray.manager.events import SessionClosed
 from dray.manager.session import WaitingReceives
@@ -310,6 +311,18 @@ def test_a_transaction_that_would_not_fit_the_log_is_refused_and_harms_nobody(
         caller.commit(transaction, 10_000)
     caller.send(queue, *text("after"))
     assert caller.receive(queue)[1] == [b"after"]
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_transaction_commits_if_what_it_needs_of_the_log_is_just_there(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, *, short: int
+) -> None:
+    caller = driver.session()
+    queue, transaction = caller.create("orders"), caller.number_for()
+    most = 2 * TAIL_BYTES - short
+    monkeypatch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: most))
+    send = caller.send_refused if short else caller.send
+    send(queue, *text("one", "two"), transaction=transaction)
 
 
 def test_a_purge_of_more_than_one_fact_holds_is_whole(driver: ManagerDriver) -> None:
