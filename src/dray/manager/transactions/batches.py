@@ -25,6 +25,7 @@ from dray.manager.queue import cost_of_staged
 from dray.manager.rights import owns
 from dray.manager.session import Session
 from dray.manager.state import BatchOutcome
+from dray.manager.transactions.ahead import given_up_ahead
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.prepared import fact_of, passed
 from dray.manager.transactions.reservations import give_up_reservations
@@ -201,6 +202,8 @@ def _commit(transactions: Transactions, session: Session, head: CommitBatch) -> 
             joined.setdefault(queue_number, []).extend(staged)
     _check_fits(context, number, joined, len(numbers))
     for at in numbers:
+        # Pieces that are there bear the number of their task, and the messages another one.
+        given_up_ahead(context, transactions.open[at])
         transactions.forget(transactions.open[at])
     messages = sum(map(len, joined.values()))
     owner = context.state.batch_outcomes.owner(head.query)

@@ -242,8 +242,6 @@ class Transactions:
     def forget(self, transaction: OpenTransaction) -> None:
         """Let a transaction be none any more; what becomes of its work is for the caller."""
         context = self.context
-        # Nothing more happens by this where a commit was told before.
-        given_up_ahead(context, transaction)
         del self.open[transaction.number]
         self.used.pop(transaction.number, None)
         forget_sends(context, transaction)

@@ -16,7 +16,7 @@ from dray.model.ids import ManagerId
 from dray.model.limits import AHEAD_AGE_S_MAX
 from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
-from dray.wire import large_frames, message_frames, peer_frames, queue_frames
+from dray.wire import batch_frames, large_frames, message_frames, peer_frames, queue_frames
 from dray.wire.head import Head
 from dray.wire.record import HEADER_BYTES, PartMark, encode_record, read_header
 from tests.inspection import look_into
@@ -24,6 +24,7 @@ from tests.unit.manager.conftest import Caller, ManagerDriver, Source
 from tests.unit.manager.net import Net, address
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
+from tests.unit.manager.requests.test_uploads import Sender
 
 FRAGMENTS = 3
 
@@ -169,12 +170,60 @@ def test_the_first_piece_of_a_queue_opens_its_stream(pair: AheadPair) -> None:
     assert pair.count(peer_frames.Ahead) == 1
 
 
-def test_an_abort_gives_the_pieces_up(pair: AheadPair) -> None:
+def test_what_cannot_travel_ahead_opens_no_stream_before_its_commit(pair: AheadPair) -> None:
     here = pair.source.session()
-    here.call(message_frames.Abort(pair.begin(here)))
+    queue = here.open(ADDRESS.replace("orders", "other"))
+    here.send(queue, Message(body=b"plain"), transaction=here.number_for())
     pair.deliver()
-    assert pair.count(peer_frames.AheadDropped) == 1
+    assert not pair.count(peer_frames.OpenStream)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_abort_gives_the_pieces_up(pair: AheadPair, *, cut: bool) -> None:
+    here = pair.source.session()
+    transaction = pair.begin(here)
+    (leading,) = (each for each in look_into(pair.source.manager).state.queues if each.ahead)
+    if cut:
+        pair.cut()
+    here.call(message_frames.Abort(transaction))
+    pair.deliver()
+    assert pair.count(peer_frames.AheadDropped) == (not cut)
+    assert not leading.ahead
     assert_nothing_is_left(pair)
+
+
+def test_a_batch_sends_records_and_the_pieces_of_its_tasks_are_given_up(pair: AheadPair) -> None:
+    here = pair.source.session()
+    transaction = pair.begin(here)
+    assert pair.bytes_ahead
+    here.call(batch_frames.StageForBatch(transaction, 3, "a query", 0))
+    staged_id = f"{pair.source.manager_id}\\{transaction}"
+    here.call(batch_frames.CommitBatch("a query", 0, b"", here.number_for(), [staged_id]))
+    pair.deliver()
+    assert pair.bytes_ahead == staged(pair.destination) == 0
+    assert pair.records_sent == FRAGMENTS + 2
+    assert take_whole(pair.destination) == WHOLE
+    pair.deliver()
+    assert not any(each.ahead for each in look_into(pair.source.manager).state.queues)
+    assert_nothing_is_left(pair)
+
+
+def test_the_pieces_of_an_upload_are_given_up_when_its_connection_is_lost(pair: AheadPair) -> None:
+    here = pair.source.session()
+    upload = Sender(here, here.open(ADDRESS))
+    upload.begin()
+    upload.send(Part.HEADER)
+    upload.send(Part.FRAGMENT, 1)
+    pair.deliver()
+    assert pair.bytes_ahead
+    pair.source.turn(SessionClosed(here.number))
+    pair.deliver()
+    assert pair.bytes_ahead == staged(pair.destination) == 0
+    upload.resume(pair.source.session())
+    upload.send(Part.HEADER)
+    upload.finish(1)
+    pair.deliver()
+    assert take_whole(pair.destination) == WHOLE
 
 
 def test_pieces_die_with_the_line_and_the_commit_sends_records(pair: AheadPair) -> None:
