@@ -19,9 +19,10 @@ from __future__ import annotations
 from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
 from dray.manager.context import MICROSECONDS, Context
 from dray.manager.disk import Promise, records_of_answer
-from dray.manager.entries import packed_tails, split_tails
+from dray.manager.entries import Staged, packed_tails, split_tails
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.notices import NoticeKind
+from dray.manager.queue import cost_of_staged
 from dray.manager.requests.admin import outcome_of
 from dray.manager.rights import owns
 from dray.manager.session import Session
@@ -216,7 +217,13 @@ def leave(transactions: Transactions, transaction: OpenTransaction) -> None:
         del staged[kept:]
     transaction.send_frames = 0
     transaction.doomed = None
-    transaction.operations = transaction.marked
+    _count_marked(transaction, transaction.sends.get(upload.queue, []))
+
+
+def _count_marked(transaction: OpenTransaction, staged: list[Staged]) -> None:
+    """Let a transaction be of what was marked in it, and of nothing else."""
+    transaction.operations = len(staged)
+    transaction.fact_bytes = sum(map(cost_of_staged, staged))
 
 
 def take_up(transactions: Transactions) -> None:
@@ -235,7 +242,8 @@ def take_up(transactions: Transactions) -> None:
                 for tail in split_tails(run)
             ]
             transaction.sends[upload.queue] = staged
-            transaction.marked = transaction.operations = len(staged)
+            transaction.marked = len(staged)
+            _count_marked(transaction, staged)
             context.state.ledger.stage(queue, sum(each.extent.length for each in staged))
         too_old_at = upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX
         transactions.uploads.note(upload.number, too_old_at)

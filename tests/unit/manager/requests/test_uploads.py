@@ -6,6 +6,8 @@ import pytest
 from crc32c import crc32c
 
 from dray import errors
+from dray.manager.disk import RoomLeft
+from dray.manager.entries import TAIL_BYTES
 from dray.manager.events import SessionClosed
 from dray.manager.notices import NoticeKind
 from dray.manager.queue import Account
@@ -464,6 +466,31 @@ def test_the_source_of_an_upload_is_kept_up_to_its_last_byte_and_not_beyond(call
             continue
         with pytest.raises(errors.InvalidArgument, match="source"):
             caller.call(begin)
+
+
+@pytest.mark.parametrize("how", ["crash", "session", "takeover"])
+@pytest.mark.parametrize("short", [0, 1])
+def test_each_part_of_an_upload_counts_once_for_the_log_however_often_it_was_gone_on_with(
+    driver: ManagerDriver,
+    sender: Sender,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    how: str,
+    short: int,
+) -> None:
+    """What is not counted would be committed in a fact that the log cannot hold."""
+    most = (1 + 3 + 1) * TAIL_BYTES - short
+    monkeypatch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: most))
+    half_way(sender)
+    for _ in range(2):
+        sender.resume(end_in(driver, sender, how))
+        sender.send(Part.FRAGMENT, 2)
+    sender.resume(end_in(driver, sender, how))
+    if short:
+        with pytest.raises(AssertionError, match="transaction-aborted"):
+            sender.finish(2)
+    else:
+        sender.finish(2)
 
 
 @pytest.mark.parametrize("rejected", [False, True])
