@@ -217,7 +217,10 @@ class Transactions:
             queue = context.state.queues.get(source)
             if queue is not None:
                 _put_back(works, queue, lookup_ids, lookup_ids)
-        context.follow_up.perhaps_unused.update((target, None) for _, target in transaction.moves)
+        # Nobody else may have a use for those that it would have put something into.
+        targets = (target for _, target in transaction.moves)
+        needed = (*transaction.sends, *transaction.large_to, *targets)
+        context.follow_up.perhaps_unused.update(dict.fromkeys(needed))
         for held in (
             transaction.large,
             transaction.receives,

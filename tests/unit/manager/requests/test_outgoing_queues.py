@@ -8,7 +8,7 @@ from dray.errors import Misuse
 from dray.manager.events import SessionClosed
 from dray.model.limits import UNUSED_OUTGOING_MAX
 from dray.model.message import Message
-from dray.wire import large_frames, queue_frames
+from dray.wire import large_frames, message_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
@@ -127,7 +127,24 @@ def test_an_outgoing_queue_stays_while_an_upload_to_it_is_unfinished(driver: Man
     queue = caller.open(address(1))
     caller.open(address(2))
     number = caller.number_for()
-    caller.call(large_frames.UploadBegin(queue, number, 0, b"a file"))
+    upload = caller.call(large_frames.UploadBegin(queue, number, 0, b"a file"))
     caller.ask(large_frames.UploadMark(number, 0, 0, b""))
     leave(caller)
     assert outgoing(driver) == [address(1)]
+    driver.session().call(large_frames.UploadDrop(upload.sequence_id))
+    assert outgoing(driver) == []
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_an_outgoing_queue_stays_while_a_prepared_transaction_sends_to_it(
+    driver: ManagerDriver, *, commit: bool
+):
+    caller = driver.session()
+    number = caller.number_for()
+    caller.send(caller.open(address(1)), Message(body=b"x"), transaction=number)
+    caller.call(message_frames.Prepare(number, 1))
+    leave(caller)
+    assert outgoing(driver) == [address(1)]
+    name = f"{driver.manager_id}\\{number}"
+    driver.session().call(message_frames.SettlePrepared(name, commit=commit))
+    assert outgoing(driver) == [address(1)] * commit
