@@ -120,6 +120,17 @@ def end_what_outlives_callers(driver: ManagerDriver) -> None:
     driver.turn(SessionClosed(owner.number))
 
 
+def end_what_is_parked(driver: ManagerDriver, costs: Costs) -> None:
+    """Tick until no work is parked: a backup whose caller is gone ends at its next portion."""
+    works = look_into(driver.manager).subjects.works
+    for _ in range(200):
+        if not works.begun:
+            return
+        costs.of("Tick", lambda: driver.manager.handle(Tick(), driver.now))
+        driver.store.sync()
+    raise AssertionError(f"still parked: {works.begun}")
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_no_frame_holds_the_loop_and_nothing_of_its_caller_stays(driver, seed):
     before = alive(Session, Waiter)
@@ -141,6 +152,7 @@ def test_no_frame_holds_the_loop_and_nothing_of_its_caller_stays(driver, seed):
     inside = look_into(driver.manager)
     assert not inside.sessions
     end_what_outlives_callers(driver)
+    end_what_is_parked(driver, costs)
     driver.effects.clear()
     assert not inside.transactions
     assert not any(queue.waiters for queue in inside.state.queues)
