@@ -159,8 +159,7 @@ def _taken(state: State) -> _RecordsTaken:
             taken.entries.extend((*pages, *others))
     for prepared in state.prepared.values():
         taken.tails.extend(tails for _, tails in prepared.sends)
-    for upload in state.uploads:
-        taken.tails.extend(upload.tails)
+    # A restored store knows nothing of uploads, so their parts are of no use to it.
     return taken
 
 

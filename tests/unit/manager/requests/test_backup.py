@@ -25,6 +25,7 @@ from dray.wire.record import HEADER_BYTES
 from tests.inspection import look_into
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
+from tests.unit.manager.requests.test_uploads import Sender, half_way
 
 LATER = 1_700_001_000.0
 
@@ -286,6 +287,34 @@ def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(drive
     assert take_large(asks, asks.open("large"), asks.number_for()).sequence == sequence
     outcome = asks.call(message_frames.Outcome(f"{driver.manager_id}\\{transaction}"))
     assert outcome.status == "committed"
+
+
+def test_a_backup_during_an_upload_can_be_restored_and_has_no_part_of_it(driver: ManagerDriver):
+    caller = driver.session()
+    caller.send(caller.create("orders"), Message(body=b"one"))
+    sender = Sender(caller, caller.create("files"))
+    half_way(sender)
+    begun = begin(caller)
+    assert begun.messages == 1
+    again = restored(driver, draw(caller, begun))
+    assert bodies(again, "orders") == [b"one"]
+    assert sender.resume(again.session()).status == "unknown"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_prepared_when_a_backup_was_taken_is_settled_after_the_restore(
+    driver: ManagerDriver, commit: bool
+):
+    caller = driver.session()
+    queue, transaction = caller.create("orders"), caller.number_for()
+    caller.send(queue, Message(body=b"sent"), transaction=transaction)
+    caller.call(message_frames.Prepare(transaction, 1))
+    again = restored(driver, draw(caller, begin(caller)))
+    asks = again.session()
+    assert asks.what_is_in("orders", peek=True)[1] == []
+    name = f"{driver.manager_id}\\{transaction}"
+    asks.call(message_frames.SettlePrepared(name, commit=commit))
+    assert asks.what_is_in("orders", peek=True)[1] == [b"sent"] * commit
 
 
 def test_no_number_that_may_have_been_given_out_since_is_given_out_again(driver: ManagerDriver):
