@@ -135,7 +135,6 @@ def handle_resume(
     transactions.shares.hold(transaction, session.caller)
     transaction.session = session
     session.transactions[number] = None
-    transaction.used_at = context.now
     _reserve_again(transactions, transaction, upload)
     context.answer(session, request_id, _state(context, upload))
 

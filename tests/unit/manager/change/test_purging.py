@@ -13,6 +13,7 @@ from dray.manager.entries import TAIL_BYTES
 from dray.manager.queue import KEPT_BYTES, POSITION_BYTES
 from dray.model.message import Message
 from dray.wire.frames import Done
+from dray.wire.message_frames import Prepare, SettlePrepared
 from dray.wire.queue_frames import DeleteQueue, PurgeQueue
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
@@ -133,3 +134,22 @@ def test_who_deletes_a_queue_that_another_is_deleting_is_told_that_it_is_gone(
             driver.advance(0.0)
     (done,), (late,) = first.answers(requests[0]), second.answers(requests[1])
     assert (done.head, late.head.error) == (Done(), "queue-not-found")
+
+
+def test_a_transaction_that_is_prepared_while_its_queue_is_being_deleted_keeps_the_queue(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = driver.session(), driver.session()
+    queue, transaction = first.create("orders"), second.number_for()
+    first.send(queue, *[Message(body=b"a", use_dead_letter_queue=True)] * 3)
+    second.send(queue, Message(body=b"kept"), transaction=transaction)
+    with monkeypatch.context() as patch:
+        patch.setattr(RoomLeft, "portion_bytes", property(lambda _: 1))
+        request = first.ask(DeleteQueue("orders"))
+        second.call(Prepare(transaction, 1))
+        while driver.manager.deadline() == driver.now:
+            driver.advance(0.0)
+    (refused,) = first.answers(request)
+    assert (refused.head.error, "prepared transaction" in refused.head.sentence) == ("misuse", True)
+    second.call(SettlePrepared(f"{driver.manager_id}\\{transaction}", commit=True))
+    assert first.receive(queue)[1] == [b"kept"]

@@ -8,8 +8,9 @@ import pytest
 
 from dray import errors
 from dray.manager.entries.entry import Entry, unpack
+from dray.manager.queue import Account
 from dray.model.message import Message
-from dray.wire import frames, large_frames, message_frames
+from dray.wire import frames, large_frames, message_frames, queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.incoming.test_cut_transactions import narrow
@@ -336,6 +337,22 @@ def test_a_move_to_a_queue_without_room_is_refused_and_within_one_account_it_is_
         move(caller, queue, [at], small)
     assert positions(driver, queue) == [at]
     assert move(caller, queue, [at], large) == 1
+
+
+def test_in_a_full_queue_manager_messages_move_between_queues_and_dead_letters_stay(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
+    queue, other = caller.create("orders"), caller.create("other")
+    caller.send(queue, Message(body=b"late", time_to_be_received=1.0, use_dead_letter_queue=True))
+    driver.advance(2.0)
+    dead = caller.open("system$;deadxact")
+    caller.send(queue, Message(body=b"a"))
+    used = look_into(driver.manager).state.ledger.stored[Account.COMPUTER]
+    caller.call(queue_frames.SetQuota("", used, 1 << 20))
+    assert move(caller, queue, positions(driver, queue), other) == 1
+    with pytest.raises(errors.QuotaExceeded):
+        move(caller, dead, positions(driver, dead), other)
 
 
 def test_more_messages_than_one_fact_can_hold_do_not_move(

@@ -126,6 +126,14 @@ def test_what_was_marked_is_there_and_is_gone_on_with(
     other.call(message_frames.Commit(other.next_number, 0))
 
 
+def test_an_upload_that_was_gone_on_with_after_a_crash_outlives_its_connection_again(
+    driver: ManagerDriver, sender: Sender
+) -> None:
+    half_way(sender)
+    sender.resume(end_in(driver, sender, "crash"))
+    assert sender.resume(end_in(driver, sender, "session")).status == "open"
+
+
 @pytest.mark.parametrize("how", ["crash", "session"])
 def test_nothing_is_kept_of_what_was_not_marked(
     driver: ManagerDriver, sender: Sender, how: str
