@@ -213,6 +213,19 @@ def test_where_a_quota_has_no_room_for_a_status_the_message_is_received_all_the_
     assert said(caller, "full") == []
 
 
+def test_where_the_disk_has_no_room_for_a_status_the_message_is_received_all_the_same(
+    driver: ManagerDriver, caller: Caller, monkeypatch: pytest.MonkeyPatch
+):
+    queue, status_queue = caller.open("files"), caller.open("statusq")
+    sequence, taking = send_whole(caller, queue), caller.number_for()
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.disk, "free_bytes", lambda: 0)
+        driver.advance(60.0)
+        assert take_large(caller, queue, taking, status_queue=status_queue).sequence == sequence
+        caller.call(message_frames.Abort(taking))
+        assert said(caller, "statusq") == []
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

@@ -230,6 +230,14 @@ def test_room_that_was_used_up_is_not_given_back_once_more(tmp_path) -> None:
     assert used(driver) < before
 
 
+def test_no_plain_message_is_sent_to_the_queue_of_an_upload_before_its_first_part(
+    sender: Sender,
+) -> None:
+    sender.begin()
+    with pytest.raises(errors.LargeMessageMixing, match="a large message is being sent"):
+        sender.caller.send(sender.queue, Message(body=b"plain"))
+
+
 def test_an_idle_upload_is_not_an_idle_transaction(driver: ManagerDriver, sender: Sender) -> None:
     half_way(sender)
     driver.advance(7200)
