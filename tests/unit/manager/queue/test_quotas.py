@@ -9,9 +9,11 @@ import pytest
 from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.queue.accounts import Account
+from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire import message_frames, queue_frames
 from tests.inspection import look_into
+from tests.unit.manager.change.test_departures import asking, dead
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
@@ -171,3 +173,43 @@ def test_a_queue_with_a_quota_of_nothing_refuses_everything_and_names_that_quota
     with pytest.raises(errors.QuotaExceeded) as raised:
         caller.send(queue, message(64))
     assert (raised.value.limit, raised.value.used) == (0, 0)
+
+
+def test_a_refused_message_is_a_dead_letter_of_no_transaction(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    queue = caller.create("small", quota=70)
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, Message(body=bytes(100), use_dead_letter_queue=True))
+    ((envelope,), _) = caller.what_is_in("system$;deadxact", peek=True)
+    assert (envelope.transaction, envelope.message_class) == (0, MessageClass.NACK_Q_EXCEED_QUOTA)
+
+
+def test_a_refused_message_that_finds_no_room_on_the_disk_is_counted(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    caller.create("acks")
+    queue = caller.create("small", quota=70)
+    monkeypatch.setattr(driver.disk, "free_bytes", lambda: 0)
+    driver.advance(60.0)
+    asked = asking(bytes(100), Acknowledge.FULL_REACH_QUEUE, use_dead_letter_queue=True)
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, asked)
+    assert dead(caller) == []
+    info = caller.call(queue_frames.DescribeQueue("system$;deadxact")).info
+    assert info.copies_skipped == 1
+
+
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_the_acknowledgment_of_a_refused_message_lasts_as_long_as_the_message_would(
+    driver: ManagerDriver, recoverable: bool
+) -> None:
+    caller = driver.session()
+    caller.create("acks", transactional=False)
+    queue = caller.create("small", quota=70, transactional=False)
+    asked = asking(bytes(100), Acknowledge.FULL_REACH_QUEUE, recoverable=recoverable)
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, asked)
+    assert len(caller.what_is_in("acks", peek=True)[1]) == 1
+    driver.crash()
+    assert len(driver.session().what_is_in("acks", peek=True)[1]) == recoverable
