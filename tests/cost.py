@@ -23,6 +23,18 @@ LINES_MAX = 250_000
 _ONE_CALLBACK = events.Handle._run.__code__
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Let no collection of garbage run: it runs the finalizers of what other tests have left."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class Costs:
     """The lines of each event; one that takes too many fails at once, with its name."""
 
@@ -42,17 +54,14 @@ class Costs:
             lines += 1
             return line
 
-        before, collects = sys.gettrace(), gc.isenabled()
-        # A collection would run the finalizers of what others have left.
-        gc.disable()
-        sys.settrace(line)
-        try:
-            return act()
-        finally:
-            sys.settrace(before)
-            if collects:
-                gc.enable()
-            self._took(name, lines)
+        before = sys.gettrace()
+        with uncollected():
+            sys.settrace(line)
+            try:
+                return act()
+            finally:
+                sys.settrace(before)
+                self._took(name, lines)
 
     def _took(self, name: str, lines: int) -> None:
         self.events += 1
@@ -122,11 +131,12 @@ def calls_in_loop(
         nonlocal count
         count += event in kinds.split()
 
-    _in_loop(loop, lambda: sys.setprofile(called))
-    try:
-        act()
-    finally:
-        _in_loop(loop, lambda: sys.setprofile(None))
+    with uncollected():
+        _in_loop(loop, lambda: sys.setprofile(called))
+        try:
+            act()
+        finally:
+            _in_loop(loop, lambda: sys.setprofile(None))
     return count
 
 
@@ -141,11 +151,12 @@ def instructions_in_loop(
         counts[frame.f_code.co_filename] += event == "opcode"
         return watch
 
-    _in_loop(loop, lambda: sys.settrace(watch))
-    try:
-        act()
-    finally:
-        _in_loop(loop, lambda: sys.settrace(None))
+    with uncollected():
+        _in_loop(loop, lambda: sys.settrace(watch))
+        try:
+            act()
+        finally:
+            _in_loop(loop, lambda: sys.settrace(None))
     return counts
 
 
@@ -164,11 +175,12 @@ def calls_of(act: Callable[[], object]) -> int:
         count += event == "call"
 
     before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        act()
-    finally:
-        sys.setprofile(before)
+    with uncollected():
+        sys.setprofile(called)
+        try:
+            act()
+        finally:
+            sys.setprofile(before)
     return count
 
 
