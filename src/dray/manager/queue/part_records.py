@@ -10,6 +10,7 @@ from dray.large.join import PartSeen, SequenceKey
 from dray.manager.entries import Entry, part_of, unpack
 from dray.manager.queue.arrival_routes import ArrivalRoutes
 from dray.manager.queue.queues import StoredQueue
+from dray.manager.queue.system import INTERNAL
 from dray.model.classes import Part
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap.heap import Extent, file_name
@@ -90,7 +91,8 @@ def watch_arrivals(
 
     Raises `StoreCorrupt` for a record that cannot be read, unless `damaged` takes its entry.
     """
-    if not queue.index.part_count or queue.outgoing:
+    if not queue.index.part_count or queue.outgoing or queue.number in INTERNAL:
+        # Nobody receives there.
         return
     for packed in queue.index.in_position_order(first - 1):
         entry = unpack(packed)

@@ -20,6 +20,7 @@ from dray.wire.record import encode_record
 from tests.unit.manager.change.test_departures import dead
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address
+from tests.unit.manager.requests.test_large_messages import send_large
 
 ORDERS = address("d", "orders")
 KEPT = {"use_dead_letter_queue": True}
@@ -57,6 +58,19 @@ def test_an_order_ack_that_one_fact_cannot_hold_is_noted_in_several(
     net.deliver()
     assert (count(sender, ORDERS), count(sender, "order_queue$")) == (0, 3)
     assert ("a", "d") in net.lines.values()
+
+
+def test_a_restart_counts_no_large_message_where_what_waits_for_word_lies(net: Net) -> None:
+    sender = net["a"].session()
+    queue, transaction = sender.open(ORDERS), sender.number_for()
+    send_large(sender, queue, 2, transaction, **KEPT)
+    sender.commit(transaction, 3)
+    net.deliver()
+    for _ in range(2):
+        described = sender.call(queue_frames.DescribeQueue("order_queue$")).info
+        assert (described.message_count, described.large_count) == (4, 0)
+        net.crash("a")
+        sender = net["a"].session()
 
 
 @pytest.mark.parametrize("crashed", ["", "a"])
