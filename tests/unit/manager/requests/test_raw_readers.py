@@ -30,6 +30,15 @@ def test_parts_taken_singly_and_committed_are_told_as_a_hole(driver: ManagerDriv
     assert driver.store.live_bytes == 0
 
 
+def test_a_part_taken_singly_is_rejected_alone(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    queue, taking = caller.create("files"), caller.number_for()
+    sent_large(caller, queue, 3)
+    (envelope, _), _ = caller.receive(queue, transaction=taking, max_messages=2, guarded=False)
+    rejected = message_frames.Reject(queue, envelope.lookup_id, taking)
+    assert caller.call(rejected) == frames.Done(1)
+
+
 def test_parts_taken_singly_and_put_back_make_no_hole(driver: ManagerDriver) -> None:
     caller = driver.session()
     queue, taking = caller.create("files"), caller.number_for()

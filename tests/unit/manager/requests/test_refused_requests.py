@@ -19,6 +19,10 @@ from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, PEER
 
 
+def caller_place(driver: ManagerDriver, caller: Caller) -> str:
+    return look_into(driver.manager).sessions[caller.number].caller.place
+
+
 def closes(driver: ManagerDriver) -> list[int]:
     return [each.session for each in driver.effects if isinstance(each, CloseSession)]
 
@@ -34,6 +38,18 @@ def test_no_more_receives_wait_at_a_queue_than_may(driver, monkeypatch):
     caller.send(queue, Message(body=b"a"))
     assert [len(caller.answers(each)) for each in waiting] == [1, 0]
     assert not caller.answers(caller.ask(message_frames.Receive(queue, 0, None)))
+
+
+def test_receives_that_were_answered_give_a_caller_no_more_than_may_wait(driver, monkeypatch):
+    monkeypatch.setattr("dray.manager.requests.receiving.WAITERS_PER_QUEUE_MAX", 2)
+    caller = driver.session()
+    queue = caller.create("orders")
+    for _ in range(2):
+        waiting = [caller.ask(message_frames.Receive(queue, 0, None)) for _ in range(2)]
+        caller.send(queue, *[Message(body=b"a")] * 2)
+        assert all(map(caller.answers, waiting))
+    waiters = look_into(driver.manager).state.queues.numbered(queue).waiters
+    assert waiters.count_of(caller_place(driver, caller)) == 0
 
 
 def test_a_batch_that_no_fact_of_the_log_can_hold_is_refused_whole(tmp_path, monkeypatch):

@@ -261,6 +261,9 @@ def test_a_status_is_taken_back_with_the_message_that_moves_aside(
         queue, found[1].header.lookup_id, aside, status_queue, unreadable=True
     )
     assert caller.call(moved) == frames.Done(4)
+    (notice,) = driver.manager.notices()
+    assert (notice.kind, notice.subject) == (NoticeKind.UNREADABLE_LARGE, "files")
+    assert "was moved to 'files;unreadable'" in notice.sentence
     caller.call(message_frames.Abort(taking))
     assert said(caller, "statusq") == [("files", sequences[0], Verdict.COMPLETE)]
     (status,) = look_into(driver.manager).state.queues.named("statusq").index.everything()

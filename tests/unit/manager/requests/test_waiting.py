@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.errors import MessageNotFound, StoreCorrupt, StorePoisoned
+from dray.errors import MessageNotFound, ReceiveTimeout, StoreCorrupt, StorePoisoned
 from dray.model.message import Message
 from dray.wire import message_frames, selections
 from tests.cost import Costs
@@ -172,6 +172,22 @@ def test_a_receive_that_must_not_wait_hears_at_once_after_the_reading_that_nothi
         driver.advance(0.0)
     (answer,) = caller.answers(asked)
     assert answer.head.error == MessageNotFound.code
+
+
+def test_a_receive_that_waits_after_the_reading_is_told_when_its_time_is_over(driver, monkeypatch):
+    monkeypatch.setattr("dray.manager.queue.lookups.LOOKUP_READ_AT_ONCE", 3)
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *(Message(body=b"x", correlation_id=str(each)) for each in range(10)))
+    asked = by_correlation(caller, queue, "nobody", timeout=30.0)
+    while driver.manager.deadline() == driver.now:
+        driver.advance(0.0)
+    driver.advance(29.0)
+    assert not caller.answers(asked)
+    assert driver.manager.deadline() <= driver.now + 1.0
+    driver.advance(1.0)
+    (answer,) = caller.answers(asked)
+    assert answer.head.error == ReceiveTimeout.code
 
 
 def test_a_receive_that_waited_in_vain_is_told_how_long_it_waited(driver):

@@ -310,6 +310,7 @@ def test_a_plain_receive_that_waits_takes_no_part_of_a_large_message(
     (refused,) = caller.answers(request)
     assert isinstance(refused.head, frames.Failed)
     assert refused.head.error == LargeMessageMixing.code
+    assert not list(look_into(driver.manager).state.queues.numbered(queue).waiters)
     assert take_large(other, queue, other.number_for()).sequence == sequence
 
 
