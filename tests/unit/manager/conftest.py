@@ -52,6 +52,7 @@ from dray.wire.head import Head
 from dray.wire.record import PLAIN, PartMark, encode_record
 from dray.wire.stream import Frame
 from tests.inspection import Inside, look_into
+from tests.unit.manager.restores import check_restore, is_asked_of_each
 
 HEAP_FILE_BYTES = 1 << 16
 LOG_BYTES = 1 << 18
@@ -186,6 +187,8 @@ class ManagerDriver:
         for number in list(inside.sessions):
             self.turn(SessionClosed(number))
         self.store.sync()
+        if is_asked_of_each():
+            check_restore(self)
         _check_nobody_is_left(inside)
         staged = _staged_for_good(inside)
         before = _Durable.of(inside.state)

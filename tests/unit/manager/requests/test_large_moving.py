@@ -204,7 +204,8 @@ def test_a_plain_message_leaves_unread_though_large_ones_lie_beside_it(
     send_large(caller, queue, 1, sending)
     caller.commit(sending, 3)
     reads: list[object] = []
-    monkeypatch.setattr(driver.store, "read", lambda extent, **_: reads.append(extent))
-    driver.advance(2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.store, "read", lambda extent, **_: reads.append(extent))
+        driver.advance(2.0)
     assert len(look_into(driver.manager).state.queues.numbered(queue).index) == 3
     assert reads == []
