@@ -262,6 +262,8 @@ class _Durable(NamedTuple):
     state: bytes
     stored: dict[Account, int]
     live_bytes: int
+    large: dict[str, int]
+    """Large messages of each queue."""
 
     @classmethod
     def of(cls, state: State) -> _Durable:
@@ -269,6 +271,7 @@ class _Durable(NamedTuple):
             b"".join(take_snapshots(state).state),
             dict(state.ledger.stored),
             sum(extent.length for extent, _ in state.live()),
+            {queue.name: len(queue.parts) for queue in state.queues},
         )
 
 
