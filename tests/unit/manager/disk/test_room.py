@@ -10,6 +10,7 @@ from dray import errors
 from dray.manager.disk.room import Promise, RoomLeft, window_of
 from dray.manager.entries import TAIL_BYTES
 from dray.manager.events import SessionClosed
+from dray.manager.notices import NoticeKind
 from dray.model import callers
 from dray.model.access import Access
 from dray.model.message import Message
@@ -95,6 +96,23 @@ def test_a_refusal_is_told_once_and_none_before_somebody_was_refused(
         room.check(101, fact_bytes=0)
     assert [room.take_refusal(), room.take_refusal()] == [True, False]
     driver.leave_unchecked()
+
+
+def test_each_time_that_the_disk_is_full_and_has_room_again_is_told_once(
+    driver: ManagerDriver, queue: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = driver.session()
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(driver.disk, "free_bytes", lambda: 0)
+            driver.advance(60.0)
+            for _ in range(2):
+                with pytest.raises(errors.StoreFull):
+                    caller.send(queue, part(100))
+            assert [each.kind for each in driver.manager.notices()] == [NoticeKind.DISK_REFUSES]
+        driver.advance(60.0)
+        driver.advance(60.0)
+        assert [each.kind for each in driver.manager.notices()] == [NoticeKind.DISK_ACCEPTS]
 
 
 def test_what_one_large_message_was_promised_no_other_gets(
