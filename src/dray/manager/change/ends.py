@@ -176,7 +176,7 @@ def warn_of_end(
 
 
 def note_ends(
-    context: Context, queue: StoredQueue, message_class: int, *, route: int, count: int = 1
+    context: Context, queue: StoredQueue, message_class: int, *, route: int, count: int
 ) -> None:
     """Messages of a queue have ended, of which their senders asked nothing.
 
