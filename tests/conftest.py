@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -55,6 +56,18 @@ def pytest_collection_modifyitems(items):
     Its gateway waits by select() besides, which cannot name a file above the 1,024th.
     """
     items.sort(key=_rank)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    """A command that a test runs in this process leaves its level of the log to no other test."""
+    logger = logging.getLogger("dray")
+    level, handlers, propagates = logger.level, [*logger.handlers], logger.propagate
+    try:
+        return (yield)
+    finally:
+        logger.setLevel(level)
+        logger.handlers[:], logger.propagate = handlers, propagates
 
 
 @pytest.hookimpl(trylast=True)
