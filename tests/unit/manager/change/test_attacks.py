@@ -46,6 +46,7 @@ def test_a_queue_that_a_prepared_transaction_uses_cannot_be_deleted(
     caller.call(message_frames.SettlePrepared(name, commit=True))
     caller.call(queue_frames.DeleteQueue("orders"))
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.NACK_Q_DELETED]
+    assert driver.store.live_bytes == 0
 
 
 def test_deleting_a_queue_tells_of_what_was_held_and_the_holder_cannot_commit(
