@@ -203,8 +203,9 @@ def _commit(transactions: Transactions, session: Session, head: CommitBatch) -> 
     _check_fits(context, number, joined, len(numbers))
     for at in numbers:
         # Pieces that are there bear the number of their task, and the messages another one.
-        given_up_ahead(context, transactions.open[at])
-        transactions.forget(transactions.open[at])
+        transaction = transactions.open[at]
+        given_up_ahead(context, transaction)
+        transactions.forget(transaction)
     messages = sum(map(len, joined.values()))
     owner = context.state.batch_outcomes.owner(head.query)
     # The records are those of the commit from here on, and both facts are of one group.

@@ -19,7 +19,7 @@ from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_looku
 from dray.manager.queue import StoredQueue, hold_parts, part_seen
 from dray.manager.rights import manages_all, owns
 from dray.manager.session import Session
-from dray.manager.transactions.mixing import note_large_send
+from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
 from dray.manager.transactions.transactions import Transactions, reason_to_abort
@@ -186,8 +186,7 @@ def take_up_prepared(transactions: Transactions, prepared: Prepared) -> None:
         if queue is not None:
             staged = [staged_from(context, queue, tail) for tail in split_tails(tails)]
             transaction.sends[number] = staged
-            if any(each.part for each in staged):
-                note_large_send(queue, transaction)
+            note_sent(queue, transaction, staged, guarded=False)
             context.state.ledger.stage(queue, sum(each.extent.length for each in staged))
     for number, lookups in prepared.receives:
         queue = context.state.queues.get(number)

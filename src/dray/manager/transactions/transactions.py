@@ -307,9 +307,9 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
 def _is_all_express(context: Context, transaction: OpenTransaction) -> bool:
     for number, lookup_ids in transaction.receives.items():
         queue = context.state.queues.numbered(number)
-        if not (
-            queue.index.express_count and all(map(is_express_entry, entries_at(queue, lookup_ids)))
-        ):
+        if not queue.index.express_count:
+            return False
+        if not all(map(is_express_entry, entries_at(queue, lookup_ids))):
             return False
     return True
 
