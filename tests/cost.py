@@ -131,12 +131,7 @@ def calls_in_loop(
         nonlocal count
         count += event in kinds.split()
 
-    with uncollected():
-        _in_loop(loop, lambda: sys.setprofile(called))
-        try:
-            act()
-        finally:
-            _in_loop(loop, lambda: sys.setprofile(None))
+    _act_watched(loop, act, sys.setprofile, called)
     return count
 
 
@@ -151,13 +146,23 @@ def instructions_in_loop(
         counts[frame.f_code.co_filename] += event == "opcode"
         return watch
 
+    _act_watched(loop, act, sys.settrace, watch)
+    return counts
+
+
+def _act_watched(
+    loop: asyncio.AbstractEventLoop,
+    act: Callable[[], object],
+    install: Callable[[Any], None],
+    watch: Callable[[FrameType, str, object], Any],
+) -> None:
+    """Do something while the thread of a loop is watched."""
     with uncollected():
-        _in_loop(loop, lambda: sys.settrace(watch))
+        _in_loop(loop, lambda: install(watch))
         try:
             act()
         finally:
-            _in_loop(loop, lambda: sys.settrace(None))
-    return counts
+            _in_loop(loop, lambda: install(None))
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> None:

@@ -14,6 +14,7 @@ from dray.manager.events import ManagerConfig, SessionClosed
 from dray.manager.requests import BACKUP_CHECK
 from dray.manager.turn import QueueManager
 from dray.offline.restoring import restore
+from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.store import Store
 from dray.wire import backup_frames, frames
 from dray.wire.archive import About, ArchiveWriter
@@ -69,34 +70,37 @@ def _backed_up(caller: Caller) -> bytes | None:
     if isinstance(answer.head, frames.Failed):
         assert answer.head.error == "store-corrupt"
         return None
-    begun = answer.head
+    assert isinstance(answer.head, backup_frames.BackupBegun)
+    try:
+        return draw(caller, answer.head)
+    except StoreCorrupt:
+        return None
+
+
+def draw(caller: Caller, begun: backup_frames.BackupBegun) -> bytes:
+    """Read a backup to its end; the archive. Raises `StoreCorrupt` for a damaged record."""
     out = io.BytesIO()
     writer = ArchiveWriter(out.write, About(*(getattr(begun, f) for f in About.__struct_fields__)))
     while True:
-        try:
-            head, body = caller.call_whole(backup_frames.BackupRead())
-        except StoreCorrupt:
-            return None
+        head, body = caller.call_whole(backup_frames.BackupRead())
         assert isinstance(head, backup_frames.BackupPiece)
         if not body:
             break
-        if not head.runs:
-            writer.state(body)
-        elif _is_whole(head, body):
+        if head.runs:
+            _check_records(head, body)
             writer.records(head.runs, body)
         else:
-            return None
+            writer.state(body)
     writer.end()
     return out.getvalue()
 
 
-def _is_whole(head: backup_frames.BackupPiece, body: bytes) -> bool:
+def _check_records(head: backup_frames.BackupPiece, body: bytes) -> None:
     at = 0
     for length, crc in BACKUP_CHECK.iter_unpack(head.checks):
         if crc32c(body[at : at + length]) != crc:
-            return False
+            raise StoreCorrupt("a record is damaged", event=MESSAGE_FILE_UNREADABLE, file="")
         at += length
-    return True
 
 
 def is_asked_of_each() -> bool:

@@ -352,9 +352,8 @@ def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(
     assert not look_into(driver.manager).state.arrival_routes.any_going
 
 
-def test_each_frame_of_a_stream_whose_queue_was_deleted_is_refused_with_what_was_accepted(
-    driver: ManagerDriver,
-) -> None:
+def led_to_a_deleted_queue(driver: ManagerDriver) -> tuple[Source, int]:
+    """A source and its line, after the first message of a stream whose queue has gone since."""
     caller = driver.session()
     caller.create("orders")
     source = Source(driver)
@@ -362,6 +361,13 @@ def test_each_frame_of_a_stream_whose_queue_was_deleted_is_refused_with_what_was
     source.say(line, peer_frames.OpenStream(7, "orders", 3))
     source.say(line, *source.data(1, b"1"))
     caller.call(queue_frames.DeleteQueue("orders"))
+    return source, line
+
+
+def test_each_frame_of_a_stream_whose_queue_was_deleted_is_refused_with_what_was_accepted(
+    driver: ManagerDriver,
+) -> None:
+    source, line = led_to_a_deleted_queue(driver)
     for _ in range(2):
         (refused,) = source.say(line, *source.data(2, b"2"))
         assert isinstance(refused, peer_frames.StreamRefused)
@@ -373,14 +379,9 @@ def test_what_was_refused_for_a_deleted_queue_does_not_enter_the_next_of_its_nam
     driver: ManagerDriver,
 ) -> None:
     """Its source gives it up as soon as it hears of the refusal."""
-    caller = driver.session()
-    caller.create("orders")
-    source = Source(driver)
-    line = source.line()
-    source.say(line, peer_frames.OpenStream(7, "orders", 3))
-    source.say(line, *source.data(1, b"1"))
-    caller.call(queue_frames.DeleteQueue("orders"))
+    source, line = led_to_a_deleted_queue(driver)
     source.say(line, *source.data(2, b"2"))
+    caller = driver.session()
     orders = caller.create("orders")
     (refused,) = source.say(line, *source.data(2, b"2"))
     assert isinstance(refused, peer_frames.StreamRefused)

@@ -20,12 +20,13 @@ from dray.offline.restoring import SUFFIX, restore
 from dray.store.heap.heap import Extent
 from dray.store.real_disk import RealDisk
 from dray.wire import backup_frames, frames, message_frames, queue_frames, selections
-from dray.wire.archive import About, ArchiveWriter, pack_runs
+from dray.wire.archive import pack_runs
 from dray.wire.record import HEADER_BYTES
 from tests.inspection import look_into
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 from tests.unit.manager.requests.test_uploads import Sender, half_way
+from tests.unit.manager.restores import draw
 
 LATER = 1_700_001_000.0
 
@@ -34,23 +35,6 @@ def begin(caller: Caller) -> backup_frames.BackupBegun:
     begun = caller.call(backup_frames.Backup())
     assert isinstance(begun, backup_frames.BackupBegun)
     return begun
-
-
-def draw(caller: Caller, begun: backup_frames.BackupBegun) -> bytes:
-    """Read a backup to its end; the archive."""
-    out = io.BytesIO()
-    writer = ArchiveWriter(out.write, About(*(getattr(begun, f) for f in About.__struct_fields__)))
-    while True:
-        head, body = caller.call_whole(backup_frames.BackupRead())
-        assert isinstance(head, backup_frames.BackupPiece)
-        if not body:
-            break
-        if head.runs:
-            writer.records(head.runs, body)
-        else:
-            writer.state(body)
-    writer.end()
-    return out.getvalue()
 
 
 def restored(
