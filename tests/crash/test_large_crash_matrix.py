@@ -27,7 +27,7 @@ class FragileDriver(ManagerDriver):
 
     def __init__(self, path: Path) -> None:
         self.steps: list[str] = []
-        self.kill_at, self.moment = 0, ""
+        self.kill_at, self.moment, self.counting = 0, "", False
         super().__init__(path)
 
     def turn(self, event: Event, *, sync: bool = True) -> list[object]:
@@ -54,10 +54,6 @@ class FragileDriver(ManagerDriver):
     def end_sessions(self) -> None:
         for number in range(1, self.sessions + 1):
             super().turn(SessionClosed(number))
-
-    def start(self) -> None:
-        self.counting = False
-        super().start()
 
 
 KILLS = [

@@ -19,13 +19,13 @@ from random import Random
 import crc32c
 import pytest
 
-from dray.errors import DrayError, StoreCorrupt
+from dray.errors import DrayError, ReceiveTimeout, StoreCorrupt
 from dray.manager.notices import Notice, NoticeKind
 from dray.model.queue import QueueOptions
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, Disk
 from dray.store.real_disk import RealDisk
 from dray.testing.disk import CrashEffect, SimDisk
-from dray.testing.harness import ManagerHarness, RequestFailed, Sizes
+from dray.testing.harness import ManagerHarness, Sizes
 from dray.testing.storage_model import Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import message_frames, queue_frames, selections
@@ -97,11 +97,9 @@ def records_of(harness: ManagerHarness, session: int, name: str) -> Iterator[byt
         head = message_frames.Receive(number, 0, 0.0, 10, peek=True, select=select, guarded=False)
         try:
             answer, body = harness.ask(session, head)
-        except RequestFailed as refused:
-            if refused.error == "receive-timeout":
-                return
-            if refused.error != "store-corrupt":
-                raise
+        except ReceiveTimeout:
+            return
+        except StoreCorrupt:
             yield from one_by_one(harness, session, number, after)
             return
         at = 0
@@ -118,7 +116,7 @@ def one_by_one(harness: ManagerHarness, session: int, number: int, after: int) -
         head = message_frames.Receive(number, 0, 0.0, 1, peek=True, select=select, guarded=False)
         try:
             answer, body = harness.ask(session, head)
-        except RequestFailed as refused:
+        except DrayError as refused:
             told = re.search(r"event 2083: .* position (\d+) .*damaged in [pj]\d+", str(refused))
             if told is None:
                 return

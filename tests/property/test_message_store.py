@@ -21,9 +21,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from dray.errors import ReceiveTimeout
 from dray.model.queue import QueueOptions
 from dray.testing.disk import CrashEffect, SimDisk
-from dray.testing.harness import ManagerHarness, RequestFailed, Sizes
+from dray.testing.harness import ManagerHarness, Sizes
 from dray.testing.storage_model import Contents, Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import large_frames, message_frames, queue_frames
@@ -146,7 +147,7 @@ class MessageStore(RuleBasedStateMachine):
         expected = self.contents.available(LARGE)
         try:
             found, _ = self.harness.ask(self.client, head)
-        except RequestFailed:
+        except ReceiveTimeout:
             assert not expected
             return
         key = (found.source, found.sequence)

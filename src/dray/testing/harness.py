@@ -1,7 +1,7 @@
-"""A queue manager on a simulated disk, spoken to in frames, one request and its answer at a time.
+"""A queue manager that is driven in frames, one request and its answer at a time.
 
 No daemon, no sockets, no time: `ask` gives what the manager answered at once, durable or not. The
-one who drives it decides when to sync.
+caller decides when to sync.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import crc32c
 
+from dray.errors import DrayError, ReceiveTimeout, from_code
 from dray.manager import events
 from dray.manager.turn import QueueManager
-from dray.model.callers import OWNER
+from dray.model.callers import OWNER, Caller
 from dray.model.queue import QueueInfo
 from dray.store.disk import Disk
 from dray.store.heap.heap import Extent
@@ -30,6 +31,9 @@ from dray.wire.stream import Frame
 NOW = 1_700_000_000.0
 MANAGER_ID = id_named("a")
 PEER_ID = id_named("b")
+CONFIG = events.ManagerConfig(
+    manager_id=MANAGER_ID, key=key_named("a"), name="torture", low_water_bytes=0
+)
 
 
 class Sizes(NamedTuple):
@@ -39,15 +43,6 @@ class Sizes(NamedTuple):
     log_bytes: int = 24 << 10
     queue_files: bool = False
     express_bytes: int = 6 << 10
-
-
-class RequestFailed(Exception):  # noqa: N818 - it is an answer
-    """The manager answered Failed."""
-
-    def __init__(self, failed: frames.Failed) -> None:
-        """Keep the code."""
-        super().__init__(f"{failed.error}: {failed.sentence}")
-        self.error = failed.error
 
 
 class Seen(NamedTuple):
@@ -62,24 +57,30 @@ class Seen(NamedTuple):
 class ManagerHarness:
     """One manager, from its start to its end."""
 
-    def __init__(self, disk: Disk, sizes: Sizes) -> None:
+    def __init__(self, disk: Disk, sizes: Sizes, config: events.ManagerConfig = CONFIG) -> None:
         """Recover from `disk`."""
-        self.store = Store(
-            disk,
-            heap_file_bytes=sizes.heap_file_bytes,
-            log_bytes=sizes.log_bytes,
-            queue_files=sizes.queue_files,
-            express_bytes=sizes.express_bytes,
-        )
-        config = events.ManagerConfig(
-            manager_id=MANAGER_ID, key=key_named("a"), name="torture", low_water_bytes=0
-        )
+        self.sizes = sizes
         self.now = NOW
-        self.manager = QueueManager.load(self.store, config, self.now)
         self.dialled: list[events.Dial] = []
         self.sent: list[events.LinkSend] = []
-        self._sessions = 0
+        self.sessions = 0
         self._requests = 0
+        self.recover(disk, config)
+
+    def recover(self, disk: Disk, config: events.ManagerConfig) -> None:
+        """Begin anew with what `disk` holds; numbers of sessions and requests go on."""
+        self.store = Store(
+            disk,
+            heap_file_bytes=self.sizes.heap_file_bytes,
+            log_bytes=self.sizes.log_bytes,
+            queue_files=self.sizes.queue_files,
+            express_bytes=self.sizes.express_bytes,
+        )
+        try:
+            self.manager = QueueManager.load(self.store, config, self.now)
+        except BaseException:
+            self.store.close()
+            raise
 
     def handle(self, event: events.Event) -> list[events.Effect]:
         """Let the manager decide; what it wants of peers is kept."""
@@ -91,11 +92,11 @@ class ManagerHarness:
                 self.sent.append(effect)
         return effects
 
-    def open(self) -> int:
+    def open(self, who: Caller = OWNER) -> int:
         """Open a session, before its Hello."""
-        self._sessions += 1
-        self.handle(events.SessionOpened(self._sessions, OWNER))
-        return self._sessions
+        self.sessions += 1
+        self.handle(events.SessionOpened(self.sessions, who))
+        return self.sessions
 
     def close(self, session: int) -> None:
         """End a session."""
@@ -117,27 +118,40 @@ class ManagerHarness:
         return session, other
 
     def ask(self, session: int, head: Head, body: bytes = b"") -> tuple[Head, bytes]:
-        """The answer to a request that is answered at once; raises `RequestFailed`."""
+        """The answer to a request that is answered at once; raises what refuses it."""
         answer = self.say(session, head, body)
         if answer is None:
             raise BrokenPromiseError(f"{type(head).__name__} was not answered")
         return answer.head, self.body_of(answer)
 
     def say(self, session: int, head: Head, body: bytes = b"") -> events.Answer | None:
-        """Send a frame; the answer, if there is one. Raises `RequestFailed`."""
-        self._requests += 1
-        frame = Frame(head, self._requests, memoryview(body))
-        for effect in self.handle(events.Request(session, frame)):
-            if isinstance(effect, events.Answer) and effect.session == session:
+        """Send a frame; the answer, if there is one. Raises what refuses it."""
+        request_id, effects = self.request(session, head, body)
+        for effect in effects:
+            # A frame to another queue manager answers no request: its id is 0.
+            if (
+                isinstance(effect, events.Answer)
+                and effect.session == session
+                and effect.request_id in {request_id, 0}
+            ):
                 if isinstance(effect.head, frames.Failed):
-                    raise RequestFailed(effect.head)
+                    refused = effect.head
+                    raise from_code(refused.error, refused.sentence, refused.fields)
                 return effect
         return None
 
-    def body_of(self, answer: events.Answer) -> bytes:
-        """The bytes that an answer would carry."""
+    def request(
+        self, session: int, head: Head, body: bytes = b""
+    ) -> tuple[int, list[events.Effect]]:
+        """Send a frame; its request id, and the effects of its turn."""
+        self._requests += 1
+        frame = Frame(head, self._requests, memoryview(bytearray(body)))
+        return self._requests, self.handle(events.Request(session, frame))
+
+    def body_of(self, effect: events.Answer | events.LinkSend) -> bytes:
+        """The bytes that an answer or a frame to a peer would carry."""
         return b"".join(
-            self.store.read(part) if isinstance(part, Extent) else part for part in answer.body
+            self.store.read(part) if isinstance(part, Extent) else part for part in effect.body
         )
 
     def queues(self, session: int) -> list[QueueInfo]:
@@ -165,10 +179,8 @@ class ManagerHarness:
         head = message_frames.Receive(queue, transaction, 0.0, count, peek=peek, guarded=False)
         try:
             answer, body = self.ask(session, head)
-        except RequestFailed as refused:
-            if refused.error == "receive-timeout":
-                return []
-            raise
+        except ReceiveTimeout:
+            return []
         assert isinstance(answer, message_frames.Messages)
         return seen_in(answer, body)
 
@@ -181,8 +193,8 @@ def refused_exactly(wanted: str) -> Iterator[None]:
     """
     try:
         yield
-    except RequestFailed as refused:
-        if not wanted or wanted not in str(refused):
+    except DrayError as refused:
+        if not wanted or wanted not in f"{refused.code}: {refused}":
             raise BrokenPromiseError(f"refused: {refused}; expected was {wanted!r}") from refused
     else:
         if wanted:

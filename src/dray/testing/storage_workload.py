@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from dray.errors import DrayError, ReceiveTimeout
 from dray.machine import Tick
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.queue import QueueOptions
 from dray.testing.disk import CrashEffect, SimDisk
-from dray.testing.harness import MANAGER_ID, ManagerHarness, RequestFailed, Seen, refused_exactly
+from dray.testing.harness import MANAGER_ID, ManagerHarness, Seen, refused_exactly
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import (
     ACKNOWLEDGMENTS,
@@ -265,10 +266,10 @@ class Workload:
         head = large_frames.LargeReceive(self._numbers[LARGE], transaction.number, 0.0)
         try:
             found, _ = self._harness.ask(transaction.session, head)
-        except RequestFailed as refused:
-            if refused.error != "receive-timeout":
-                raise BrokenPromiseError(f"{LARGE} was refused: {refused}") from refused
+        except ReceiveTimeout:
             return False
+        except DrayError as refused:
+            raise BrokenPromiseError(f"{LARGE} was refused: {refused}") from refused
         assert isinstance(found, large_frames.LargeFound)
         parts = self._recording.known.parts_of[found.source, found.sequence]
         self._hold(transaction, LARGE, parts)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import crc32c
 import pytest
 
-from dray.errors import ReceiveTimeout, from_code
+from dray.errors import ReceiveTimeout
 from dray.machine import Tick
 from dray.manager.entries import is_express_entry
 from dray.manager.entries.entry import length_of
@@ -19,7 +19,6 @@ from dray.manager.events import (
     Answer,
     Effect,
     Event,
-    LinkSend,
     ManagerConfig,
     Request,
     SessionClosed,
@@ -33,10 +32,11 @@ from dray.model import callers
 from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.store.heap.heap import Extent
+from dray.store.disk import Disk
 from dray.store.limits import EXPRESS_BYTES
 from dray.store.real_disk import RealDisk, RealFile
 from dray.store.store import Store
+from dray.testing.harness import ManagerHarness, Sizes
 from dray.testing.keyed_manager import KeyedManager, id_named, key_named
 from dray.wire import (
     backup_frames,
@@ -111,51 +111,53 @@ def die_out() -> None:
         DISKS.pop().close()
 
 
-class ManagerDriver:
-    """Drives one manager; every call is a turn with its sync, unless `sync` is false."""
+class ManagerDriver(ManagerHarness):
+    """Drives one manager on a real disk; every call is a turn with its sync, unless told."""
 
     def __init__(
         self,
         path: Path,
         letter: str = "a",
         *,
+        queue_files: bool = False,
         express_bytes: int = EXPRESS_BYTES,
-        **config: object,
+        **options: object,
     ) -> None:
-        self.path, self.key, self.config = path, key_named(letter), config
-        self.manager_id = id_named(letter)
-        self.express_bytes = express_bytes
-        self.now = 1_700_000_000.0
-        self.sessions = 0
+        self.path, self.manager_id, self.key = path, id_named(letter), key_named(letter)
+        self.options = options
         self.asked: set[tuple[int, int]] = set()
-        self.start()
+        self.disk = new_disk(path)
+        sizes = Sizes(HEAP_FILE_BYTES, LOG_BYTES, queue_files, express_bytes)
+        super().__init__(self.disk, sizes, self._config())
         DRIVERS[path] = self
 
-    def start(self) -> None:
-        self.disk = new_disk(self.path)
-        self.store = Store(
-            self.disk,
-            heap_file_bytes=HEAP_FILE_BYTES,
-            log_bytes=LOG_BYTES,
-            express_bytes=self.express_bytes,
-        )
-        config = ManagerConfig(
+    def _config(self) -> ManagerConfig:
+        return ManagerConfig(
             manager_id=self.manager_id,
             key=self.key,
             incarnation=next(STARTS),
             name="test",
-            **self.config,
+            **self.options,
         )
-        self.manager = QueueManager.load(self.store, config, self.now)
+
+    def recover(self, disk: Disk, config: ManagerConfig) -> None:
+        super().recover(disk, config)
         assert self.manager.deadline() == self.now, "a start is followed by a tick at once"
         self.store.sync()
         self.effects: list[Effect] = []
         self.turn(Tick())
 
+    def start(self) -> None:
+        self.disk = new_disk(self.path)
+        self.recover(self.disk, self._config())
+
     def crash(self) -> None:
         """Forget everything in memory; what was synced stays."""
         self.disk.close()
         self.start()
+
+    def handle(self, event: Event) -> list[Effect]:
+        return self.turn(event)
 
     def turn(self, event: Event, *, sync: bool = True) -> list[Effect]:
         if isinstance(event, Request):
@@ -206,16 +208,8 @@ class ManagerDriver:
         assert staged == again.ledger.staged, "bytes are staged that nobody sends any more"
         assert set(inside.transactions) == set(again.transactions)
 
-    def body_of(self, effect: Answer | LinkSend) -> bytes:
-        return b"".join(
-            self.store.read(piece) if isinstance(piece, Extent) else bytes(piece)
-            for piece in effect.body
-        )
-
     def session(self, who: callers.Caller = OWNER, token: str = "", caller: str = "") -> Caller:
-        self.sessions += 1
-        self.turn(SessionOpened(self.sessions, who))
-        return Caller(self, self.sessions, token, caller)
+        return Caller(self, self.open(who), token, caller)
 
     def source(self, session: int, letter: str = "a", **said: object) -> Source:
         """Another manager that has said Hello, and what its Hello says besides."""
@@ -291,7 +285,7 @@ class Caller:
     def __init__(
         self, driver: ManagerDriver, number: int, token: str = "", caller: str = ""
     ) -> None:
-        self.driver, self.number, self.requests = driver, number, 0
+        self.driver, self.number = driver, number
         welcome = self.call(frames.Hello("client", token=token, caller=caller))
         assert isinstance(welcome, frames.Welcome)
         self.next_number = welcome.first_number
@@ -299,10 +293,7 @@ class Caller:
 
     def ask(self, head: Head, body: bytes = b"") -> int:
         """Send a request; its answers stand among the driver's effects."""
-        self.requests += 1
-        frame = Frame(head, self.requests, memoryview(bytearray(body)))
-        self.driver.turn(Request(self.number, frame))
-        return self.requests
+        return self.driver.request(self.number, head, body)[0]
 
     def answers(self, request: int) -> list[Answer]:
         return [
@@ -317,10 +308,7 @@ class Caller:
         return self.call_whole(head, body)[0]
 
     def call_whole(self, head: Head, body: bytes = b"") -> tuple[Head, bytes]:
-        (answer,) = self.answers(self.ask(head, body))
-        if isinstance(answer.head, frames.Failed):
-            raise from_code(answer.head.error, answer.head.sentence, answer.head.fields)
-        return answer.head, self.driver.body_of(answer)
+        return self.driver.ask(self.number, head, body)
 
     def number_for(self) -> int:
         self.next_number += 1

@@ -80,7 +80,7 @@ def test_the_quota_of_the_computer_is_that_of_the_start_until_somebody_sets_it(t
     driver = ManagerDriver(tmp_path / "data", quota=700)
     if quota is not None:
         driver.session().call(queue_frames.SetQuota("", quota, None))
-    driver.config["quota"] = 900
+    driver.options["quota"] = 900
     driver.crash()
     caller = driver.session()
     described = caller.call(queue_frames.Describe())

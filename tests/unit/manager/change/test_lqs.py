@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -21,7 +22,7 @@ from dray.testing.disk import SimDisk
 from dray.wire import frames, queue_frames
 from dray.wire.stream import Frame
 from tests.inspection import look_into
-from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, ManagerDriver, new_disk
+from tests.unit.manager.conftest import ManagerDriver
 
 ORDERS = file_name(16, "\\private$\\orders")
 ADMIN, NOTIFY, ORDER = (
@@ -33,6 +34,9 @@ ADMIN, NOTIFY, ORDER = (
 class FilesDriver(ManagerDriver):
     """A driver whose store keeps queues' files."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, queue_files=True)
+
     @property
     def folder(self):
         return self.path / "storage" / "lqs"
@@ -42,20 +46,8 @@ class FilesDriver(ManagerDriver):
         return self.path / "storage" / "quarantine"
 
     def start(self, *, rebuild: bool = False) -> None:
-        self.disk = new_disk(self.path)
-        self.store = Store(
-            self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES, queue_files=True
-        )
-        config = ManagerConfig(
-            manager_id=self.manager_id, name="test", rebuild_internal_files=rebuild, **self.config
-        )
-        try:
-            self.manager = QueueManager.load(self.store, config, self.now)
-        except BaseException:
-            self.store.close()
-            raise
-        self.store.sync()
-        self.effects = []
+        self.options["rebuild_internal_files"] = rebuild
+        super().start()
 
     def stop(self) -> None:
         self.store.close(self.manager.snapshot())
@@ -368,8 +360,7 @@ def test_a_full_disk_keeps_a_file_waiting_and_says_so_but_refuses_no_queue(tmp_p
 def test_a_crash_at_birth_is_no_loss(driver):
     """Files of a first start that never came to its sync are written by the next one."""
     driver.crash()
-    fresh = FilesDriver.__new__(FilesDriver)
-    ManagerDriver.__init__(fresh, driver.path.parent / "other")
+    fresh = FilesDriver(driver.path.parent / "other")
     fresh.disk.close()
     for name in (ADMIN, ORDER):
         (fresh.folder / name).unlink()

@@ -112,7 +112,7 @@ def send_and_lose_the_last(net: Net, source: str, lost: int = 1) -> None:
 
 def narrow(net: Net, host: str) -> None:
     """Let no more than two messages be under way from a manager."""
-    net[host].config["window_messages"] = 2
+    net[host].options["window_messages"] = 2
     net.crash(host)
 
 

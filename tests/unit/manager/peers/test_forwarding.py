@@ -163,7 +163,7 @@ def test_word_comes_back_by_the_way_that_is_left_when_another_was_given_up(tmp_p
     caller.call(queue_frames.DeleteQueue(ORDERS))
     net["d"].session().call(queue_frames.DeleteQueue(ORDERS))
     net.deliver()
-    net["a"].config["routes"] = {peer("c"): peer("b")}
+    net["a"].options["routes"] = {peer("c"): peer("b")}
     net.crash("a")
     caller = net["a"].session()
     caller.send(caller.open(ORDERS), Message(body=b"2", use_dead_letter_queue=True))

@@ -7,8 +7,7 @@ from crc32c import crc32c
 
 from dray import errors
 from dray.large.digests import DIGESTS
-from dray.manager.events import CloseSession, HangUp, LinkFrame, LinkUp, SessionOpened
-from dray.model.callers import OWNER
+from dray.manager.events import CloseSession, HangUp, LinkFrame, LinkUp
 from dray.model.message import Message
 from dray.wire import frames, message_frames, peer_frames, queue_frames
 from dray.wire.record import PLAIN, encode_record
@@ -74,12 +73,10 @@ def test_sizes_that_do_not_fit_the_body_are_refused(driver, sizes):
 
 
 def test_a_caller_of_an_unknown_role_is_told_so_and_let_go(driver):
-    driver.turn(SessionOpened(900, OWNER))
-    stranger = Caller.__new__(Caller)
-    stranger.driver, stranger.number, stranger.requests = driver, 900, 0
+    stranger = driver.open()
     with pytest.raises(errors.ProtocolError, match="nobody here knows what a 'king' is"):
-        stranger.call(frames.Hello("king"))
-    assert 900 in closes(driver)
+        driver.ask(stranger, frames.Hello("king"))
+    assert stranger in closes(driver)
 
 
 def test_confirmations_that_were_never_made_cannot_be_taken(driver):
