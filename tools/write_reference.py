@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,8 @@ metric without a value, such as a quota that is not set, is left out.
 |---|---|---|
 """
 
+CITED = re.compile(r" \((?:(?:,|to|and|semantics|[RS]?\d[\d.-]*) ?)+\)(?=[.,:;])")
+"""Numbers of requirements, which the code cites and users do not read."""
 PACKAGES = (
     ("", "The doors: what programs import, and what several layers share"),
     ("cli", "Command line"),
@@ -207,7 +210,7 @@ def _module(path: Path) -> str:
         words.append(word)
         if word.endswith("."):
             break
-    sentence = " ".join(words).replace("|", "\\|")
+    sentence = CITED.sub("", " ".join(words)).replace("|", "\\|")
     return f"| `{path.name}` | {sentence} |"
 
 

@@ -1,4 +1,4 @@
-"""Pages say things the plain way round, and users read no numbers of requirements."""
+"""Pages say things the plain way round, and users read no numbers of requirements or decisions."""
 
 import re
 from pathlib import Path
@@ -19,8 +19,8 @@ TURNED = re.compile(f"{CLAUSE}|{OF}", re.MULTILINE)
 object ("Of the two, ..."). A question ends with a question mark."""
 
 FOR_USERS = ("README.md", "CHANGELOG.md", "docs/tutorials/", "docs/how-to/", "docs/glossary.md")
-REFERENCE = ("api", "cli", "configuration", "errors", "message-classes", "spark")
-NUMBER = re.compile(r"\b(?:S\d-\d+|R\d{1,3}|[Ss]emantics \d+\.\d+)\b")
+REFERENCE = ("api", "cli", "configuration", "errors", "message-classes", "modules", "spark")
+NUMBER = re.compile(r"\b(?:S\d-\d+|R\d{1,3}|[Ss]emantics \d+\.\d+)\b|(?:\[|[Dd]ecision )0\d{3}\b")
 
 
 def turned_round(text):
@@ -48,7 +48,7 @@ def test_a_page_has_no_sentence_that_is_turned_round(name):
 
 
 @pytest.mark.parametrize("name", [*for_users()])
-def test_a_page_for_users_has_no_number_of_a_requirement(name):
+def test_a_page_for_users_has_no_number_of_a_requirement_or_decision(name):
     assert NUMBER.findall((HOUSE / name).read_text("utf-8")) == []
 
 
@@ -83,6 +83,9 @@ def test_a_plain_sentence_is_accepted(text):
     assert not turned_round(text)
 
 
-@pytest.mark.parametrize("text", ["it is kept (R61)", "see S2-5", "as semantics 2.3 says"])
-def test_a_number_of_a_requirement_is_noticed(text):
+@pytest.mark.parametrize(
+    "text",
+    ["it is kept (R61)", "see S2-5", "as semantics 2.3 says", "see [0146](x.md)", "decision 0146"],
+)
+def test_a_number_of_a_requirement_or_decision_is_noticed(text):
     assert NUMBER.search(text)

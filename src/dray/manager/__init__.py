@@ -10,7 +10,7 @@
     rights           which caller may have which frame decided
     change           what one fact brings with it: copies, dead letters, acknowledgments
     works            what is done portion by portion
-    context          the desk of a turn: state, store, time, effects
+    context          what a turn works with: state, store, time, effects
     own_messages     what the manager itself sends
     follow_up        what an event leaves to be done for others
     untold_ends      ends of messages of which their sources are still to be told

@@ -1,7 +1,7 @@
-"""The desk of a turn: what every part of the manager works with, and nothing of one subject.
+"""The context of a turn: what every part of the manager works with, and nothing of one subject.
 
 State of one subject lives in an object of that subject, which `dispatch.py` makes. A test holds the
-members of the desk (`tests/house/test_rooms.py`); docs/decisions/0273 says why each is here.
+members of `Context` (`tests/house/test_rooms.py`); docs/decisions/0273 says why each is here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Losing fragments on purpose, as S0-18 asks: taken from the destination queue with a raw handle.
+"""Losing fragments on purpose: they are taken from the destination queue with a raw handle (S0-18).
 
 The lost fragments are remembered, so that the holes the receiving side reports can be compared with
 them.
