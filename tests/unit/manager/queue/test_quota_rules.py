@@ -23,6 +23,10 @@ def asking_everything(size: int) -> Message:
     return asking(bytes(size), Acknowledge.NEGATIVE_ARRIVAL, use_dead_letter_queue=True)
 
 
+DEAD_LETTER_BYTES = 2 * TAIL_BYTES + 48
+"""What a fact writes of a refused message: its dead letter, and a message to its sender."""
+
+
 def first(caller: Caller, queue: int) -> int:
     return caller.receive(queue, peek=True, max_messages=1)[0][0].lookup_id
 
@@ -133,16 +137,17 @@ def test_a_refused_message_for_which_the_disk_has_no_room_is_counted(
     assert dead(caller) == []
 
 
+@pytest.mark.parametrize(("room", "told"), [(2 * TAIL_BYTES, [1, 1]), (2 * DEAD_LETTER_BYTES, [2])])
 def test_refused_messages_that_a_small_log_cannot_tell_of_at_once_are_told_one_by_one(
-    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, *, room: int, told: list[int]
 ) -> None:
     caller = driver.session()
     queue = caller.create("orders", quota=10)
     facts = Facts(driver, monkeypatch)
-    monkeypatch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: 2 * TAIL_BYTES))
+    monkeypatch.setattr(RoomLeft, "fact_bytes_max", property(lambda _: room))
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, *[Message(body=b"a", use_dead_letter_queue=True)] * 2)
-    assert [len(split_tails(tails)) for each in facts.said for _, tails in each.moved] == [1, 1]
+    assert [len(split_tails(tails)) for each in facts.said for _, tails in each.moved] == told
 
 
 @pytest.mark.parametrize(
