@@ -81,3 +81,51 @@ def test_a_renewed_certificate_goes_on_and_one_for_another_name_waits_until_it_i
             here.accept_peer(address)
             assert orders.receive(timeout=60).body == b"3"
             assert [each.caller for each in here.peers()] == ["cert:other"]
+
+
+def test_links_take_the_files_that_the_configuration_names_at_sighup(files):
+    """The old files are gone: nothing is read again from where they were."""
+    show(files, "depot")
+    (files / "dray.toml").write_text(
+        (files / "dray.toml").read_text().replace("open = true", f'tls_client_ca = "{files}/ca.pem"')
+        + '[[access]]\nwho = ["cert:till"]\nqueues = ["orders"]\nmay = ["deliver"]\n'
+    )
+    AUTHORITY.issue_cert("till").private_key_and_cert_chain_pem.write_to_path(files / "old.pem")
+    here = files / "here.toml"
+    here.write_text(
+        f'data = "{files}/here"\nsocket = "{files}/here.sock"\n'
+        f'tls_cert = "{files}/old.pem"\ntls_ca = "{files}/ca.pem"\n'
+    )
+    with ExitStack() as stack:
+        process = stack.enter_context(started("serve", "--config", files / "dray.toml"))
+        address = re.search(rb"drays://127.0.0.1:(\d+)", process.stdout.readline())
+        source = stack.enter_context(started("serve", "--config", here))
+        source.stdout.readline()
+        there = stack.enter_context(dray.connect(f"dray+unix://{files}/dray.sock"))
+        sender = stack.enter_context(dray.connect(f"dray+unix://{files}/here.sock"))
+        orders = there.create_queue("orders")
+        for old, new in (("old.pem", "new.pem"), ("ca.pem", "roots.pem")):
+            (files / new).write_bytes((files / old).read_bytes())
+            here.write_text(here.read_text().replace(old, new))
+        (files / "old.pem").unlink()
+        _follow(source)
+        sender.queue(f"drays://localhost:{address[1].decode()}/orders").send(b"1")
+        assert orders.receive(timeout=60).body == b"1"
+
+
+def test_authorities_that_cannot_be_read_keep_the_old_configuration_at_sighup(files):
+    here = files / "here.toml"
+    here.write_text(f'data = "{files}/here"\nsocket = "{files}/here.sock"\n')
+    with started("serve", "--config", here) as source:
+        source.stdout.readline()
+        here.write_text(f'{here.read_text()}tls_ca = "{files}/none.pem"\n')
+        source.send_signal(signal.SIGHUP)
+        line = next(line for line in source.stderr if b"read again" in line)
+    assert b"the old one holds" in line
+    assert b"none.pem holds no certificates that could be trusted" in line
+
+
+def _follow(process):
+    process.send_signal(signal.SIGHUP)
+    line = next(line for line in process.stderr if b"read again" in line)
+    assert b"access and certificates follow it" in line, line

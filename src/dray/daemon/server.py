@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -145,7 +146,7 @@ class Server:
             self._manager.hello,
             self.turns,
             tunnels=self._tunnels,
-            trusted=partial(trusting, options.tls_ca, options.tls_cert, options.tls_key),
+            trusted=_trusted_by(options),
         )
         loop.set_exception_handler(self._unforeseen)
         self.turns.deliver(Reachable(self._own))
@@ -169,11 +170,16 @@ class Server:
             if self._tcp_address is not None:
                 knows = self._manager.knows_tokens
                 check_tcp_door(options, self._tcp_address, knows_tokens=knows)
+            trusted = _trusted_by(options)
+            if options.tls_ca is not None or options.tls_cert is not None:
+                # Later links read the files again: here they are only looked at.
+                trusted()
             if self._handshakes is not None and options.tls_cert is not None:
                 self._handshakes.present(
                     presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
                 )
                 self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
+            self._links.trust(trusted)
             self._unproven = ANYONE if options.open else NOBODY
             self.turns.deliver(AccessChanged(access, peer_tokens))
             self._record.rules(access, "reload")
@@ -428,6 +434,11 @@ class Server:
     def _close_listeners(self) -> None:
         while self._listeners:
             self._listeners.pop().close()
+
+
+def _trusted_by(options: ServeOptions) -> Callable[[], ssl.SSLContext]:
+    """Give whom links trust and what they present, from files that each link reads again."""
+    return partial(trusting, options.tls_ca, options.tls_cert, options.tls_key)
 
 
 def _backlog_of(store: Store, loop: asyncio.AbstractEventLoop) -> DiskBacklog:

@@ -76,6 +76,10 @@ class DialledLinks:
         self._peers: dict[FrameConnection, Peer] = {}
         self._ending: dict[FrameConnection, None] = {}
 
+    def trust(self, trusted: Callable[[], ssl.SSLContext]) -> None:
+        """Make later connections through TLS by other files; those that are up stay."""
+        self._trusted = trusted
+
     @property
     def overfull(self) -> bool:
         """As the turns say."""
