@@ -148,6 +148,7 @@ class Server:
             tunnels=self._tunnels,
             trusted=_trusted_by(options),
         )
+        self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
         loop.set_exception_handler(self._unforeseen)
         self.turns.deliver(Reachable(self._own))
         self.turns.deliver(Tick())
@@ -178,7 +179,7 @@ class Server:
                 self._handshakes.present(
                     presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
                 )
-                self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
+            self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
             self._links.trust(trusted)
             self._unproven = ANYONE if options.open else NOBODY
             self.turns.deliver(AccessChanged(access, peer_tokens))
@@ -421,7 +422,6 @@ class Server:
             # Nothing is accepted before the loop's next pass.
             knows = self._manager.knows_tokens
             check_tcp_door(options, self._tcp_address, knows_tokens=knows)
-            self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
         if options.socket is not None:
             sock, address = listen_unix(options.socket, options.socket_group)
             self._listeners.append(

@@ -96,7 +96,8 @@ def test_a_file_that_cannot_be_read_any_more_is_said(shown, caplog):
     assert f"{shown} holds no certificates" in caplog.text
 
 
-def test_a_daemon_warns_at_its_start(tmp_path, caplog):
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", None], ids=["called", "only-calls-others"])
+def test_a_daemon_warns_at_its_start(tmp_path, caplog, listen):
     from dray.daemon.timekeeper import Timekeeper
 
     now = Timekeeper().now()
@@ -104,7 +105,7 @@ def test_a_daemon_warns_at_its_start(tmp_path, caplog):
     file = issue(tmp_path, "depot", ["127.0.0.1"], now=now, days=10)
     options = read_options(
         data="",
-        listen="127.0.0.1:0",
+        listen=listen,
         tls_cert=str(file),
         tls_client_ca=str(tmp_path / "ca.pem"),
     )
