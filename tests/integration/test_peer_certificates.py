@@ -86,8 +86,9 @@ def test_a_renewed_certificate_goes_on_and_one_for_another_name_waits_until_it_i
 def test_links_take_the_files_that_the_configuration_names_at_sighup(files):
     """The old files are gone: nothing is read again from where they were."""
     show(files, "depot")
+    there = (files / "dray.toml").read_text()
     (files / "dray.toml").write_text(
-        (files / "dray.toml").read_text().replace("open = true", f'tls_client_ca = "{files}/ca.pem"')
+        there.replace("open = true", f'tls_client_ca = "{files}/ca.pem"')
         + '[[access]]\nwho = ["cert:till"]\nqueues = ["orders"]\nmay = ["deliver"]\n'
     )
     AUTHORITY.issue_cert("till").private_key_and_cert_chain_pem.write_to_path(files / "old.pem")

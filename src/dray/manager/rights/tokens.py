@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from dray.errors import AccessDenied, Misuse
+from dray.errors import AccessDenied, ConnectionLost, Misuse
 from dray.manager.context import Context
 from dray.manager.events import CallerProven, CloseSession
 from dray.manager.facts import TokenSet
@@ -108,7 +108,7 @@ def handle_revoke_token(
     if head.name not in context.state.identity.tokens:
         raise Misuse(f"there is no token {head.name!r}; `dray token list` shows them")
     context.record(TokenSet(head.name))
-    _end_sessions(rights, {head.name})
+    _end_sessions(rights, {head.name}, "was revoked")
     context.answer(session, request_id, Done())
 
 
@@ -123,16 +123,22 @@ def end_expired_tokens(rights: Rights) -> None:
             if is_over(each.expires_us, context.now_us)
         }
         identity.await_expiry(context.now_us)
-        _end_sessions(rights, expired)
+        _end_sessions(rights, expired, "has expired")
 
 
-def _end_sessions(rights: Rights, names: set[str]) -> None:
+def _end_sessions(rights: Rights, names: set[str], why: str) -> None:
     context = rights.context
+    told = ConnectionLost(
+        f"the queue manager ended the connection, because the token shown to it {why}; ask its"
+        " owner for another one (`dray token create`)"
+    )
     callers = {caller_name("token", name) for name in names}
     ended = [each for each in rights.sessions.values() if each.caller.name in callers]
     for session in ended:
         # Requests of it that are on their way are not decided any more, whenever it closes.
         session.caller = Caller(NOBODY, address=session.caller.address)
+        # About no request: it is the reason of the end for all that wait.
+        context.refuse(session, 0, told)
         context.effects.append(CloseSession(session.number))
     if ended:
         change_access(rights, rights.access)

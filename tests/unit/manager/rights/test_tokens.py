@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import AccessDenied, Misuse, QueueNotFound
-from dray.manager.events import CallerProven, CloseSession
+from dray.manager.events import Answer, CallerProven, CloseSession
 from dray.model.callers import Caller
 from dray.model.message import Message
 from dray.model.tokens import digest_of_token
@@ -107,6 +107,21 @@ def test_a_revoked_token_ends_its_sessions_before_anything_else_of_them(driver):
     # The connection is still there, and a request is on its way.
     with pytest.raises((AccessDenied, QueueNotFound)):
         till.call(message_frames.Reserve(orders, 1, 1))
+
+
+@pytest.mark.parametrize("why", ["was revoked", "has expired"])
+def test_the_holder_of_a_token_hears_why_its_session_ends(driver, why):
+    create(driver, lasts_us=60_000_000)
+    till = driver.session(HERE, token=TOKEN)
+    if why == "was revoked":
+        driver.session().call(token_frames.RevokeToken("till"))
+    else:
+        driver.advance(61)
+    of_till = [each for each in driver.effects if getattr(each, "session", 0) == till.number]
+    told = next(each for each in of_till if isinstance(each, Answer) and not each.request_id)
+    assert of_till.index(told) < of_till.index(CloseSession(till.number))
+    assert told.head.error == "connection-lost"
+    assert f"because the token shown to it {why}; ask its owner for another" in told.head.sentence
 
 
 def test_tokens_are_durable(driver):
