@@ -295,6 +295,23 @@ def test_a_visitor_with_a_certificate_has_its_rights_and_needs_no_token(office, 
     assert console.logged() == ""
 
 
+def test_a_visitor_with_a_certificate_is_told_that_the_queue_manager_is_away(tmp_path):
+    for issue in (("init",), ("issue", "console", "--host", "127.0.0.1"), ("issue", "ada")):
+        command("cert", *issue, "--dir", tmp_path).assert_good()
+    ca, cert = str(tmp_path / "ca.pem"), str(tmp_path / "console.pem")
+    with managed(tmp_path) as url:
+        console = ConsoleProcess(url, tmp_path / "c", "--tls-cert", cert, "--tls-client-ca", ca)
+    context = presenting(ssl.create_default_context(cafile=ca), tmp_path)
+    try:
+        with httpx.Client(base_url=console.address, verify=context) as client:
+            answer = client.get("/queues")
+    finally:
+        console.stop()
+    assert answer.status_code == 503
+    assert "No queue manager answers at" in answer.text
+    assert console.logged() == ""
+
+
 def test_no_cookie_and_no_token_is_taken_for_the_name_of_a_certificate(office):
     console, context, port, _ = office
     named = {"sni_hostname": "console.test"}

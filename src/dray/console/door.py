@@ -186,6 +186,9 @@ class Door:
                 await self._console.callers.manager(caller)
             except AccessDenied as error:
                 return self._shut(request, HTTPStatus.FORBIDDEN, str(error))
+            except DrayError as error:
+                # The queue manager is away: nobody can say yet what this visitor may do.
+                return self._refused(request, status_of(error), str(error))
             visitor = keeping.visitors.certified(caller)
         request.scope[VISITOR] = visitor
         return None
