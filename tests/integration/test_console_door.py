@@ -379,6 +379,68 @@ def test_a_console_that_is_killed_is_started_again_at_its_address(tmp_path):
         assert "it is started again" in ended.err
 
 
+def renewed(folder, *hosts):
+    """Put a new certificate of the console in the place of the old one."""
+    (folder / "console.pem").unlink(missing_ok=True)
+    named = [word for each in ("127.0.0.1", *hosts) for word in ("--host", each)]
+    command("cert", "issue", "console", "--dir", folder, *named).assert_good()
+
+
+def der(file):
+    """The certificate in a file that holds its key, too."""
+    begin = "-----BEGIN CERTIFICATE-----"
+    return ssl.PEM_cert_to_DER_cert(begin + file.read_text().partition(begin)[2])
+
+
+def shown_at(address):
+    """The certificate that a console shows."""
+    host, _, port = address.removeprefix("https://").rpartition(":")
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((host, int(port))))
+
+
+def test_the_console_beside_serve_shows_the_new_certificate_at_sighup(tmp_path):
+    command("cert", "init", "--dir", tmp_path).assert_good()
+    renewed(tmp_path)
+    cert = tmp_path / "console.pem"
+    serve = ("serve", "--data", tmp_path / "data", "--tls-cert", cert)
+    with started(*serve, "--console", "127.0.0.1:0") as process:
+        said = process.stdout.readline().decode()
+        address = re.search(r"console ready at (https://[^;\s]+)", said)[1]
+        renewed(tmp_path)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: shown_at(address) == der(cert))
+        process.terminate()
+        assert finish(process).status == 0
+
+
+def test_a_console_on_the_network_follows_its_certificate_at_sighup(tmp_path):
+    command("cert", "init", "--dir", tmp_path).assert_good()
+    renewed(tmp_path)
+    cert = tmp_path / "console.pem"
+    with managed(tmp_path) as url:
+        console = ConsoleProcess(url, tmp_path / "c", "--tls-cert", str(cert))
+
+        def status(host):
+            trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+            named = {"Host": host}
+            with httpx.Client(base_url=console.address, verify=trusted, headers=named) as client:
+                return client.get("/static/console.css").status_code
+
+        try:
+            before = der(cert)
+            assert status("new.test") == 421
+            cert.write_text("no certificate")
+            os.kill(console.pid, signal.SIGHUP)
+            until(lambda: "shows the old one" in console.logged())
+            assert shown_at(console.address) == before
+            renewed(tmp_path, "new.test")
+            os.kill(console.pid, signal.SIGHUP)
+            until(lambda: shown_at(console.address) == der(cert))
+            assert status("new.test") == 200
+        finally:
+            console.stop()
+
+
 def test_a_console_ends_with_a_queue_manager_that_is_killed(tmp_path):
     with started("serve", "--data", tmp_path / "data", "--console", "127.0.0.1:0") as process:
         said = process.stdout.readline().decode()

@@ -92,6 +92,10 @@ class Doorkeeping:
         self.cookie = f"__Host-{cookie}" if secure else cookie
         self._names = names
 
+    def rename(self, names: frozenset[str]) -> None:
+        """Let browsers call the console by other names from now on."""
+        self._names = names
+
     def refusal(self, request: Request, *, read_only: bool) -> tuple[HTTPStatus, str] | None:
         """Why a request is refused before anybody looks at its session; None if it is not."""
         hosts = request.headers.getlist("host")

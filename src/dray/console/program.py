@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -24,7 +25,7 @@ from dray.console import pages
 from dray.console.app import TABS, application
 from dray.console.console import CONSOLE, Callers, Console
 from dray.console.door import LOOPBACK, Doorkeeping, StartLink
-from dray.console.http.server import end_with_input, server
+from dray.console.http.server import QuietServer, end_with_input, server
 from dray.console.v1 import TokenHolders
 from dray.errors import InvalidConfiguration, TargetUnwritable
 from dray.model.callers import Credential
@@ -36,6 +37,7 @@ from dray.net.tls import presenting
 from dray.net.tokens import is_within_machine
 from dray.notify import READY, STOPPING, notify
 
+_log = logging.getLogger(__name__)
 _NICE: Final = 10
 """Beside a queue manager: where both want the same processor, the console gets a tenth of it."""
 
@@ -95,6 +97,10 @@ async def _serve(options: ConsoleOptions) -> int:
         stack.push_async_callback(console.close)
         pages.begin(console)
         running = server(application(console, keeping, holders), context)
+        if context is not None or options.until_input_ends:
+            # Else it runs in a terminal, whose end is told by this signal.
+            follow = partial(_follow, options, goal, running, keeping)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, follow)
         sys.stdout.write(_ready(options, keeping, place))
         sys.stdout.flush()
         await _until_told(running, listening, options)
@@ -128,6 +134,27 @@ def _others(options: ConsoleOptions) -> dict[str, Callers]:
         parse_address(url, *files)
         found[url] = Callers(partial(_connecting, given))
     return found
+
+
+def _follow(
+    options: ConsoleOptions,
+    goal: tuple[str, int] | Path,
+    running: QuietServer,
+    keeping: Doorkeeping,
+) -> None:
+    """Show later browsers what the files of the certificate hold now, unless it makes no sense."""
+    if isinstance(goal, Path) or options.tls_cert is None:
+        return
+    try:
+        context, names = _tls(options, goal), _names(options, goal[0])
+    except InvalidConfiguration as error:
+        _log.error(
+            "the console did not read its certificate again, and shows the old one: %s", error
+        )
+        return
+    assert context is not None, "there is a certificate"
+    running.present(context)
+    keeping.rename(names)
 
 
 async def _until_told(
@@ -189,15 +216,21 @@ def _keeping(
         file = goal.with_name(f"{goal.name}.url")
         return Doorkeeping(LOOPBACK, start=_start_link(file, place))
     cookie = f"dray-console-{place.rpartition(':')[2]}"
-    names = {shown_host(goal[0].lower()), *LOOPBACK}
+    names = _names(options, goal[0])
+    if not is_within_machine(goal[0]):
+        return Doorkeeping(names, secure=secure, cookie=cookie)
+    file = runtime_link().with_name(f"{cookie}.url")
+    start = _start_link(file, place)
+    return Doorkeeping(names, secure=secure, start=start, cookie=cookie)
+
+
+def _names(options: ConsoleOptions, host: str) -> frozenset[str]:
+    """The names by which browsers call the console."""
+    names = {shown_host(host.lower()), *LOOPBACK}
     if options.tls_cert is not None:
         # A name of the certificate is ours: a browser checks it before it sends anything.
         names |= set(names_of(options.tls_cert))
-    if not is_within_machine(goal[0]):
-        return Doorkeeping(frozenset(names), secure=secure, cookie=cookie)
-    file = runtime_link().with_name(f"{cookie}.url")
-    start = _start_link(file, place)
-    return Doorkeeping(frozenset(names), secure=secure, start=start, cookie=cookie)
+    return frozenset(names)
 
 
 def _start_link(file: Path, place: str) -> StartLink:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,6 +67,9 @@ class Companion(Protocol):
     told: str
     """The ready line says this about it."""
 
+    def follow(self) -> None:
+        """Read its files again: the queue manager has read its configuration again."""
+
     def close(self) -> None:
         """End it."""
 
@@ -110,8 +113,9 @@ async def _serve(
     signalled: asyncio.Future[int] = loop.create_future()
     for number in _SIGNALS:
         loop.add_signal_handler(number, _note, signalled, number)
-    loop.add_signal_handler(signal.SIGHUP, server.follow, again)
-    companions = await _started(server, beside)
+    companions: list[Companion] = []
+    loop.add_signal_handler(signal.SIGHUP, _follow, server, again, companions)
+    companions += await _started(server, beside)
     # Objects that stay until the end are passed over by the garbage collector: a full collection
     # takes 15 ms less.
     gc.collect()
@@ -131,6 +135,14 @@ async def _serve(
     if server.ended.done():
         raise server.ended.result()
     return 0
+
+
+def _follow(
+    server: Server, again: Callable[[], ServeOptions], companions: Iterable[Companion]
+) -> None:
+    if server.follow(again):
+        for each in companions:
+            each.follow()
 
 
 def _say_alive(loop: asyncio.AbstractEventLoop, every_s: float | None) -> None:

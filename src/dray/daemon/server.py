@@ -148,7 +148,6 @@ class Server:
             tunnels=self._tunnels,
             trusted=_trusted_by(options),
         )
-        self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
         loop.set_exception_handler(self._unforeseen)
         self.turns.deliver(Reachable(self._own))
         self.turns.deliver(Tick())
@@ -163,8 +162,8 @@ class Server:
         """Whether nothing should be read from sessions now."""
         return self._stopping or self.turns.overfull
 
-    def follow(self, again: Callable[[], ServeOptions]) -> None:
-        """Use the access rules and certificates of other options, unless they make no sense."""
+    def follow(self, again: Callable[[], ServeOptions]) -> bool:
+        """Use the access rules and certificates of other options; not if they make no sense."""
         try:
             options = again()
             access, peer_tokens = options.access_rules(), options.peer_tokens()
@@ -186,8 +185,9 @@ class Server:
             self._record.rules(access, "reload")
         except DrayError as error:
             _log.error("the configuration was not read again, and the old one holds: %s", error)
-        else:
-            _log.warning("the configuration was read again: access and certificates follow it")
+            return False
+        _log.warning("the configuration was read again: access and certificates follow it")
+        return True
 
     def describe(self) -> str:
         """The line that says who is ready where."""
@@ -430,6 +430,7 @@ class Server:
         if options.open and self._listeners:
             where = " and ".join(self.addresses)
             self._notices.say(NoticeKind.OPEN, where, what_open_means(where))
+        self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
 
     def _close_listeners(self) -> None:
         while self._listeners:

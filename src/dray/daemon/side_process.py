@@ -7,6 +7,7 @@ which also happens when the queue manager is killed. If it ends by itself, it is
 from __future__ import annotations
 
 import logging
+import signal
 import subprocess
 import threading
 from typing import Final
@@ -39,6 +40,10 @@ class SideProcess:
     def keep_address(self, address: str) -> None:
         """Use an address at each further start: a port that was free stays the same."""
         self._command[self._address_at] = address
+
+    def follow(self) -> None:
+        """Tell it by SIGHUP to read its files again."""
+        self._process.send_signal(signal.SIGHUP)
 
     def close(self) -> None:
         """End it: the end of its standard input tells it."""

@@ -68,6 +68,9 @@ class MetricsServer:
         )
         self._thread.start()
 
+    def follow(self) -> None:
+        """Do nothing: it has no certificate."""
+
     def close(self) -> None:
         """Stop listening."""
         self._server.shutdown()

@@ -41,6 +41,9 @@ class HttpProcess:
         if not self._process.said.startswith("http+unix:"):
             self._process.keep_address(self._process.said.removeprefix("http://"))
 
+    def follow(self) -> None:
+        """Do nothing: it has no certificate."""
+
     def close(self) -> None:
         """End it."""
         self._process.close()

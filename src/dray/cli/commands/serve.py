@@ -220,6 +220,10 @@ class ConsoleProcess:
         if found := _READY.match(self._process.said):
             self._process.keep_address(found[1])
 
+    def follow(self) -> None:
+        """Show browsers what the files of the certificate hold now."""
+        self._process.follow()
+
     def close(self) -> None:
         """End it."""
         self._process.close()

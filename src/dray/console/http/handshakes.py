@@ -29,6 +29,10 @@ class HttpsHandshakes:
         self._shown = shown
         self._under_way = BoundedHandshakes()
 
+    def present(self, shown: ssl.SSLContext) -> None:
+        """Show later callers another certificate."""
+        self._shown = shown
+
     def begin(self, transport: asyncio.Transport, caller: TlsFirst) -> None:
         """Shake hands, and tell the caller. If there are too many, the oldest one ends."""
         address = transport.get_extra_info("peername")

@@ -23,7 +23,7 @@ from dray.console.http.protocol import BoundedProtocol, WithoutHead
 _INPUT_BYTES: Final = 4096
 
 
-def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
+def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> QuietServer:
     """A server that logs its own failures, and no request; `should_exit` ends it."""
     # It warns of each malformed request, so strangers could fill the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
@@ -86,6 +86,11 @@ class QuietServer(uvicorn.Server):
         """Take the handshakes that end with the server."""
         super().__init__(config)
         self._shaking = shaking
+
+    def present(self, shown: ssl.SSLContext) -> None:
+        """Show later callers another certificate, where the server speaks TLS."""
+        if self._shaking is not None:
+            self._shaking.present(shown)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more, and end what is under way."""

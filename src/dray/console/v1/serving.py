@@ -68,7 +68,7 @@ def main(url: str, address: str, operators: str) -> int:
     running = server(application(url, operators, private=private))
 
     # A terminal and a service manager signal both processes, and the queue manager ends this one.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
     async def run() -> None:
