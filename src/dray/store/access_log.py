@@ -70,8 +70,9 @@ class AccessLog:
         self._bytes_max = file_bytes_max
         older = self._data / ACCESS_NAMES[-2]
         head = BEGINNING
-        if not (self._data / ACCESS_NAME).exists() and older.exists():
-            # A crash came between the rename and the first line of the new file.
+        first = next(read_lines(self._data / ACCESS_NAME), b"")
+        if not first.endswith(b"\n") and older.exists():
+            # A crash came between the rename and the end of the first line of the new file.
             report = verify_chain(older, before_first(older))
             head = head._replace(entries=report.entries, digest=report.digest)
         self._file = ChainedFile(self._data / ACCESS_NAME, head)

@@ -85,6 +85,18 @@ def test_there_are_never_more_than_nine_files_as_the_page_says_and_their_chain_i
     assert numbers[0] > 1
 
 
+@pytest.mark.parametrize("image", [b"", b'{"number":6,"ti'], ids=["empty", "torn"])
+def test_the_chain_goes_on_after_a_crash_within_the_first_line_of_a_new_file(tmp_path, image):
+    fill(tmp_path, 2)
+    (tmp_path / ACCESS_NAME).write_bytes(image)
+    older = len((tmp_path / ACCESS_NAMES[-2]).read_text().splitlines())
+    log = AccessLog(tmp_path)
+    log.append(LINES)
+    log.close()
+    _, report = verify_access_log(tmp_path)
+    assert (report.problem, report.entries) == ("", older + 1)
+
+
 def test_the_chain_goes_on_after_a_crash_between_the_rename_and_the_first_line(tmp_path):
     written = fill(tmp_path, 3)
     names = [tmp_path / name for name in ACCESS_NAMES[-4:]]
