@@ -103,8 +103,18 @@ class AccessLog:
 def verify_access_log(data: Path) -> tuple[str, ChainReport]:
     """Check the chain through all files; name the last that was looked at, and the finding.
 
-    Raises StoreError if one cannot be read.
+    A queue manager may write meanwhile. So a break counts if it is found twice in a row: a change
+    of somebody else stays where it is. Raises StoreError if one cannot be read.
     """
+    found = _looked_at(data)
+    while not found[1].intact:
+        before, found = found, _looked_at(data)
+        if found[1] == before[1]:
+            break
+    return found
+
+
+def _looked_at(data: Path) -> tuple[str, ChainReport]:
     try:
         names = [name for name in ACCESS_NAMES if (data / name).exists()]
     except OSError as error:

@@ -17,7 +17,7 @@ from dray.store.access_log import (
     read_access_log,
     verify_access_log,
 )
-from dray.store.chain import ORIGIN, moment
+from dray.store.chain import ORIGIN, moment, verify_chain
 from dray.store.limits import ACCESS_LOG_BYTES_MAX
 
 NOW = 1_700_000_000.25
@@ -108,6 +108,25 @@ def test_the_chain_goes_on_after_a_crash_between_the_rename_and_the_first_line(t
     entries = list(read_access_log(tmp_path))
     assert entries[-1].number == written + 1
     assert verify_access_log(tmp_path)[1].intact
+
+
+def test_a_full_file_that_moves_on_while_the_chain_is_checked_breaks_nothing(tmp_path, monkeypatch):
+    fill(tmp_path, 3)
+    log = AccessLog(tmp_path, file_bytes_max=1)
+    looks = []
+
+    def checked(path, head):
+        report = verify_chain(path, head)
+        if not looks:
+            # A queue manager begins another file between two files of the first look.
+            log.append(LINES)
+        looks.append(report.intact)
+        return report
+
+    monkeypatch.setattr("dray.store.access_log.verify_chain", checked)
+    assert verify_access_log(tmp_path)[1].intact
+    assert not all(looks), "the first look met two files that do not belong together"
+    log.close()
 
 
 @pytest.mark.parametrize("name", ["access.2.jsonl", "access.1.jsonl"])
