@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import trustme
@@ -218,6 +219,17 @@ def test_who_shows_no_certificate_where_one_is_asked_for_is_not_let_in(face, ser
     cert, key = shown()
     with face.connect(address, ca=ca, cert=cert, key=key) as manager:
         assert manager.queues()
+
+
+def test_a_caller_whose_certificate_has_ended_is_told_that_it_may_have(
+    *, face, served, authority, ca, tmp_path
+):
+    address = served(tls_client_ca=str(ca))
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    ended = authority.issue_cert("program@example", not_after=yesterday)
+    ended.private_key_and_cert_chain_pem.write_to_path(tmp_path / "ended.pem")
+    with pytest.raises(dray.ConnectionLost, match=r"a certificate that has not ended.*DRAY_CERT"):
+        face.connect(address, ca=ca, cert=tmp_path / "ended.pem")
 
 
 def test_the_environment_names_the_certificate_to_show(*, face, served, ca, shown, monkeypatch):

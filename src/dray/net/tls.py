@@ -18,8 +18,9 @@ _NAME_CA = (
 )
 _OTHER_NAME = "call it by a name in its certificate, or give it a certificate for this name"
 _SHOW_OURS = (
-    "it accepts only callers with a certificate by an authority that it trusts: DRAY_CERT=FILE.pem"
-    " and DRAY_KEY=FILE.key, cert= and key= in Python, or --tls-cert and --tls-key of dray serve"
+    "it accepts only callers with a certificate that has not ended, by an authority that it trusts:"
+    " DRAY_CERT=FILE.pem and DRAY_KEY=FILE.key, cert= and key= in Python, or --tls-cert and"
+    " --tls-key of dray serve"
 )
 CLOSED_UNHEARD = f"closed right after the handshake; perhaps {_SHOW_OURS}"
 """TLS 1.3 refuses a caller's certificate when the caller has already shaken hands."""
@@ -41,6 +42,8 @@ _REMEDIES_BY_REASON = {
     "UNEXPECTED_MESSAGE": _NO_TLS,
     "WRONG_VERSION_NUMBER": _NO_TLS,
     "SSLV3_ALERT_BAD_CERTIFICATE": _SHOW_OURS,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the certificate that was presented to it has ended: present"
+    " a new one",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": _SHOW_OURS,
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": _SHOW_OURS,
     "TLSV1_ALERT_UNKNOWN_CA": _SHOW_OURS,
