@@ -186,6 +186,34 @@ def test_revoking_ends_live_sessions_and_nothing_of_theirs_goes_on(files):
             again.assert_error("misuse")
 
 
+def test_a_token_file_that_is_written_anew_is_waited_for_by_a_program_that_was_connected(files):
+    file = files / "token"
+    file.touch(0o600)
+    file.write_text(create(files, "till"))
+    with started("serve", "--config", files / "dray.toml") as process:
+        address = tcp(process)
+        with (
+            dray.connect(f"dray+unix://{files}/data/dray.sock") as owner,
+            dray.connect(address, token_file=file) as till,
+        ):
+            orders = owner.create_queue("orders")
+            file.write_text("")
+            owner.revoke_token("till")
+
+            def why():
+                with pytest.raises(dray.ConnectionLost) as caught:
+                    till.queue("orders").info()
+                assert caught.value.retryable
+                return "token is empty" in str(caught.value)
+
+            until(why)
+            with pytest.raises(dray.InvalidConfiguration, match="token is empty"):
+                dray.connect(address, token_file=file)
+            file.write_text(owner.create_token("till"))
+            till.queue("orders").send(b"1")
+            assert orders.receive(timeout=0).body == b"1"
+
+
 def test_a_token_of_a_manager_that_listens_elsewhere_is_asked_for_there(files):
     with dray.open(files / "data"):
         refused = command("token", "create", "till", "--data", files / "data")

@@ -10,7 +10,7 @@ from dray.client.connections.claims import Claims
 from dray.client.connections.connection import Connection
 from dray.client.connections.lost_answers import Lost
 from dray.client.connections.runtime import Dialer, Runtime
-from dray.errors import ConnectionLost, QueueNotFound
+from dray.errors import ConnectionLost, InvalidConfiguration, QueueNotFound
 from dray.forks import Process, not_sent, tell_of_forks, this_process, wrong_process
 from dray.large.digests import DIGEST_KIND_DEFAULT
 from dray.model.message import Buffer
@@ -131,10 +131,17 @@ class Link:
             connection.close()
 
     async def _connect(self) -> Connection:
+        again = self._connection is not None
         if self._connection is not None:
             self._connection.close()
-        credential = await self.runtime.offload(self._dialer.credential)
-        connection = await self.runtime.connect(self._dialer)
+        try:
+            credential = await self.runtime.offload(self._dialer.credential)
+            connection = await self.runtime.connect(self._dialer)
+        except InvalidConfiguration as error:
+            if not again:
+                raise
+            # A file that was good before may be replaced at this moment.
+            raise ConnectionLost(f"no connection to {self._dialer} is made: {error}") from error
         try:
             await connection.greet(credential)
         except BaseException:
