@@ -244,6 +244,15 @@ def test_a_dead_letter_is_sent_again_to_its_queue(open_page, manager, letters):
     assert manager.queue("doomed").receive(0).body == b"one"
 
 
+def test_dead_letters_that_another_page_has_taken_are_said_to_be_gone(open_page, manager, letters):
+    page = open_page("/deadletters")
+    page.provoked.append("status of 400")
+    page.get_by_label("Choose first").check()
+    manager.drop_dead_letters([each.id for each in manager.dead_letters()])
+    page.get_by_role("button", name="Send chosen again").click()
+    page.get_by_text("None of the chosen dead letters is there any more").wait_for()
+
+
 def test_chosen_dead_letters_then_all_are_sent_again_to_their_queues(open_page, manager, letters):
     page = open_page("/deadletters")
     page.get_by_label("Choose first").check()
@@ -426,6 +435,24 @@ def test_a_token_is_created_shown_once_and_revoked(open_page, manager):
     page.get_by_role("button", name="Revoke").click()
     page.get_by_text("The token till is revoked.").wait_for()
     assert manager.tokens() == []
+
+
+def test_a_double_click_acts_once(open_page, manager):
+    """The second request would take the place of the first one, and its answer is an error."""
+    page = open_page("/access")
+    page.get_by_label("Name").fill("till")
+    stopped = page.get_by_role("button", name="Create").evaluate(
+        """button => {
+            const stopped = [];
+            window.addEventListener("submit", (event) => stopped.push(event.defaultPrevented));
+            button.click();
+            button.click();
+            return stopped;
+        }"""
+    )
+    assert stopped == [False, True]
+    page.get_by_role("heading", name="The token till").wait_for()
+    manager.revoke_token("till")
 
 
 def test_a_dead_letter_is_sent_again_by_keyboard_alone(open_page, manager, letters):

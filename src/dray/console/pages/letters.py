@@ -48,6 +48,8 @@ async def _act(request: Request) -> Response:
     letters = await manager.dead_letters()
     chosen = set(form.each("id"))
     letters = [each for each in letters if every or each.id in chosen]
+    if not letters and (chosen or every):
+        raise Misuse("none of the chosen dead letters is there any more; look at the list again")
     if not letters:
         raise Misuse("no dead letter was chosen; mark some, or take all")
     to = form.text("to").strip()

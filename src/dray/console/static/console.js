@@ -86,3 +86,14 @@ export function keepFresh(element) {
 }
 
 for (const element of document.querySelectorAll("[data-refresh]")) keepFresh(element);
+
+// The second click of a double click would end the request of the first, and show its own answer.
+const DOUBLE_CLICK_MS = 1000;
+let justSent = false;
+
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || event.target.method !== "post") return;
+  if (justSent) return event.preventDefault();
+  justSent = true;
+  setTimeout(() => { justSent = false; }, DOUBLE_CLICK_MS);
+});
