@@ -88,6 +88,26 @@ def test_a_newer_version_from_the_same_source_takes_the_place_of_the_older_one(l
     assert tree_of(out) == {"a": b"new"}
 
 
+def test_messages_without_a_file_are_two_files_though_their_labels_are_equal(
+    manager, queue, large, out
+):
+    large.send(b"one", label="photo.jpg")
+    large.send(b"two", label="photo.jpg")
+    dray.folders.receive(queue, out, follow=False)
+    large.send(b"three", label="photo.jpg")
+    with large.receive(1) as message:
+        target = TreeTarget(out)
+        target.place(message)
+        target.close()
+        message.close()
+    assert dray.folders.receive(queue, out, follow=False).files == 1, "it comes again"
+    assert tree_of(out) == {
+        "photo.jpg": b"one",
+        "photo (2).jpg": b"two",
+        "photo (3).jpg": b"three",
+    }
+
+
 @pytest.mark.parametrize(
     ("on_conflict", "expected", "left"),
     [

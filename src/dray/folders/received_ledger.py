@@ -1,8 +1,9 @@
 """Which files were received into a tree: from which source, which version, and where it stands.
 
-One row for each path of each source, in SQLite; and before a file gets its name, one row that says
-which file is going to have it. A receiver that starts looks at those files: one that stands under
-its name was received. `docs/explanation/received-files.md` has the states.
+One row for each path of each source, in SQLite, and one for each message that has no path; and
+before a file gets its name, one row that says which file is going to have it. A receiver that
+starts looks at those files: one that stands under its name was received.
+`docs/explanation/received-files.md` has the states.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dray.folders.ledger_database import LedgerDatabase
+from dray.folders.tree import OWN_PREFIX
 
 VERSION: Final = "1"
 _COLUMNS: Final = "number, sent_us, place, size, mtime_ns, inode"
@@ -35,6 +37,13 @@ class ArrivedFile(NamedTuple):
     source: str
     number: int
     sent_us: int
+    is_version: bool = True
+    """Whether a later one with this path is a newer version of it, and no other file."""
+
+    @property
+    def key(self) -> str:
+        """Under which the ledger knows it: its path, or a name that no sender may choose."""
+        return self.path if self.is_version else f"{OWN_PREFIX}message-{self.number}"
 
 
 class PlacedVersion(NamedTuple):
@@ -76,19 +85,19 @@ class ReceivedLedger:
         """Close the file, so that another process may use it."""
         self._database.close()
 
-    def version(self, path: str, source: str) -> PlacedVersion | None:
-        """The version of a path that came last from a source."""
+    def version(self, origin: ArrivedFile) -> PlacedVersion | None:
+        """The version of a file that came last from its source."""
         with self._database.lock:
             row = self._database.execute(
                 f"SELECT {_COLUMNS} FROM placed WHERE path = ? AND source = ?",  # noqa: S608 - no values
-                (os.fsencode(path), source),
+                (os.fsencode(origin.key), origin.source),
             ).fetchone()
         return None if row is None else _version(row)
 
     def begin(self, versions: Iterable[tuple[ArrivedFile, PlacedVersion]]) -> None:
         """Note, durably, which files are going to stand at their places."""
         rows = [
-            (os.fsencode(origin.path), origin.source, *_values(version))
+            (os.fsencode(origin.key), origin.source, *_values(version))
             for origin, version in versions
         ]
         with self._database.writing(synced=self._sync):
@@ -97,10 +106,10 @@ class ReceivedLedger:
             )
 
     def finish(self, ends: Iterable[tuple[str, str, bool]]) -> None:
-        """Note of paths and sources whether the file of `begin` stands at its place."""
+        """Note of keys and sources whether the file of `begin` stands at its place."""
         with self._database.writing():
-            for path, source, placed in ends:
-                key = (os.fsencode(path), source)
+            for name, source, placed in ends:
+                key = (os.fsencode(name), source)
                 if placed:
                     self._database.execute(
                         "INSERT OR REPLACE INTO placed SELECT * FROM pending"

@@ -216,7 +216,7 @@ class TreeTarget:
 
     def _known(self, origin: ArrivedFile) -> RestoredFile | None:
         """The file of a message that came before, or of a newer version."""
-        before = self._ledger.version(origin.path, origin.source)
+        before = self._ledger.version(origin)
         if before is None:
             return None
         place = self.root / before.place
@@ -230,7 +230,7 @@ class TreeTarget:
         """Find out before the body comes that it is not wanted."""
         if self._on_conflict not in {"skip", "fail"} or look_at(self.root, origin.path) is None:
             return None
-        before = self._ledger.version(origin.path, origin.source)
+        before = self._ledger.version(origin)
         if before is not None and self._stands(before):
             return None
         return self._conflict(origin)
@@ -263,7 +263,7 @@ class TreeTarget:
     def _chosen(self, body: _WrittenBody, folders: _Folders) -> _Place | RestoredFile:
         """Choose a name for a body; a conflict is told instead, or raised."""
         origin = body.origin
-        before = self._ledger.version(origin.path, origin.source)
+        before = self._ledger.version(origin)
         replaces = before is not None and self._stands(before)
         above, _, last = origin.path.rpartition("/")
         name = before.place.rpartition("/")[2] if before is not None and replaces else last
@@ -324,7 +324,7 @@ class TreeTarget:
         """Note that bodies stand at their places; those outcomes are good."""
         origins = [each.body.origin for each in places]
         try:
-            self._ledger.finish((each.path, each.source, True) for each in origins)
+            self._ledger.finish((each.key, each.source, True) for each in origins)
         except (OSError, sqlite3.Error) as error:
             self._unsettled = True
             for each in places:
@@ -433,7 +433,9 @@ def _of_different_files(bodies: Sequence[_WrittenBody]) -> Iterator[list[_Writte
 
 def _origin_of(message: LargeMessage) -> ArrivedFile:
     source, number = split_id(message.sequence_id)
-    return ArrivedFile(path_of(message), source, number, int((message.sent_time or 0) * 1_000_000))
+    sent_us = int((message.sent_time or 0) * 1_000_000)
+    # Labels may be equal by chance; only a path says that two messages are versions of one file.
+    return ArrivedFile(path_of(message), source, number, sent_us, message.file is not None)
 
 
 def _lstat(name: str, folder: int | None = None) -> os.stat_result | None:
