@@ -275,6 +275,44 @@ def test_a_watch_goes_on_when_its_queue_manager_was_killed(folder, state, tmp_pa
             until(lambda: paths(told) == ["late"])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "how"),
+    [("begin", {}), ("settle", {}), ("settle", {"wait": "received", "after": "delete"})],
+    ids=["in doubt", "after a commit", "before files arrive"],
+)
+def test_a_watch_ends_when_another_queue_manager_answers_in_the_place_of_its_own(
+    folder, state, tmp_path, monkeypatch, step, how
+):
+    original, stop = getattr(FolderLedger, step), threading.Event()
+
+    def replace(*arguments, **named):
+        original(*arguments, **named)
+        monkeypatch.undo()
+        process.kill()
+        (tmp_path / "one").rename(tmp_path / "own")
+        process.start()
+        manager.create_queue("files")
+        put(folder / "new", b"1")
+
+    with ManagerProcess("one", tmp_path) as process, process.connect() as manager:
+        queue = manager.create_queue("files")
+        monkeypatch.setattr(FolderLedger, step, replace)
+        end = threading.Timer(20, stop.set)
+        end.start()
+        with pytest.raises(dray.InvalidConfiguration, match="answers now in the place of"):
+            dray.folders.watch(folder, queue, state=state, settle=0.05, stop=stop, **how)
+        end.cancel()
+        assert received(queue) == [], "nothing was sent to the other one"
+        process.kill()
+        (tmp_path / "one").rename(tmp_path / "other")
+        (tmp_path / "own").rename(tmp_path / "one")
+        process.start()
+        with watching(folder, queue, state, settle=0.05, **how) as told:
+            until(lambda: "new" in paths(told))
+        assert len(received(queue)) == 5
+
+
 DIES = """
 import os, sys
 import dray, dray.folders

@@ -19,6 +19,7 @@ from dray.errors import DeliveryRefused, ReceiveTimeout
 from dray.folders.ledger import FolderLedger
 from dray.folders.tree import LeftOut
 from dray.model.classes import Acknowledge
+from dray.model.ids import split_id
 from dray.model.message import Message
 
 _AT_ONCE: Final = 1_000
@@ -49,6 +50,7 @@ class FolderArrivals:
             self._queue = Queue(self._link, name)
         while self._ledger.awaits():
             transaction = run(Transaction.begin(self._link))
+            self._ledger.check_manager(split_id(transaction.id)[0])
             try:
                 told = run(self._queue.receive_many(_AT_ONCE, timeout=0, transaction=transaction))
             except ReceiveTimeout:

@@ -61,6 +61,7 @@ class FolderLedger:
         self._database = LedgerDatabase(
             file, _SCHEMA, new, used=f"uses the ledger in {folder}", remedy=_REMEDY
         )
+        self._manager_id = manager_id
         noted = self._database.about
         self.arrivals = noted.get("arrivals", "")
         """The name of a queue for acknowledgments of files that are in this ledger."""
@@ -69,6 +70,14 @@ class FolderLedger:
             raise InvalidConfiguration(
                 f"{folder} is the ledger of queue {noted.get('queue')!r} at queue manager"
                 f" {noted.get('manager')}, not of {queue!r} at {manager_id}; {_REMEDY}"
+            )
+
+    def check_manager(self, manager_id: str) -> None:
+        """Raise `InvalidConfiguration` if another queue manager answers than when it was opened."""
+        if manager_id != self._manager_id:
+            raise InvalidConfiguration(
+                f"queue manager {manager_id} answers now in the place of {self._manager_id}, to"
+                f" which the files of the ledger were sent; start that one again, or {_REMEDY}"
             )
 
     @staticmethod

@@ -38,7 +38,7 @@ from dray.folders.manifest import ManifestEntry, entry_of, lines_of
 from dray.folders.tree import FoundFile, LeftOut, SourceTree
 from dray.model.classes import Acknowledge, TransactionStatus
 from dray.model.files import FileProperties
-from dray.model.ids import MessageId
+from dray.model.ids import MessageId, split_id
 from dray.model.limits import LABEL_CHARACTERS_MAX, MIB
 from dray.model.words import counted
 
@@ -145,6 +145,7 @@ class FolderSender:
         for transaction_id, files in self._ledger.pending().items():
             status = run(manager.outcome(transaction_id))
             if status is TransactionStatus.UNKNOWN:
+                self._ledger.check_manager(run(manager.info()).id)
                 if in_doubt is None:
                     doubt = _forgotten(transaction_id, files)
                     continue
@@ -190,6 +191,7 @@ class FolderSender:
         rest = list(files)
         while rest:
             transaction = run(Transaction.begin(self._to.link))
+            self._ledger.check_manager(split_id(transaction.id)[0])
             filled = _Filled(transaction, [], [])
             try:
                 for file in rest:
