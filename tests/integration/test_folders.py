@@ -15,6 +15,7 @@ import dray.folders
 from dray.folders import FileSent, LeftOut
 from dray.folders.ledger import FolderLedger
 from dray.folders.sending import FolderSender
+from dray.folders.tree import Tree
 from dray.model.classes import TransactionStatus
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
@@ -251,6 +252,30 @@ def test_a_name_that_is_left_out_is_told_once(folder, queue, state):
     assert [each for each in told if isinstance(each, LeftOut)] == [LeftOut("pipe", "it is a FIFO")]
 
 
+def test_a_file_that_cannot_be_read_is_told_once_and_again_after_it_was_sent(
+    folder, queue, state, monkeypatch
+):
+    original, tried = Tree.body_of, []
+
+    def refused(tree, file):
+        if file.path != "bad":
+            return original(tree, file)
+        tried.append(file)
+        raise dray.SourceUnreadable("permission denied", path="bad")
+
+    put(folder / "bad", b"1")
+    monkeypatch.setattr(Tree, "body_of", refused)
+    with watching(folder, queue, state, settle=0.02, poll=0.02) as told:
+        until(lambda: len(tried) == 3)
+        monkeypatch.undo()
+        until(lambda: "bad" in paths(told))
+        tried.clear()
+        monkeypatch.setattr(Tree, "body_of", refused)
+        put(folder / "bad", b"2")
+        until(lambda: len(tried) == 3)
+    assert [each.path for each in told if isinstance(each, LeftOut)] == ["bad", "bad"]
+
+
 @pytest.mark.slow
 def test_a_watch_goes_on_when_its_queue_manager_was_killed(folder, state, tmp_path, caplog):
     with ManagerProcess("one", tmp_path) as process, process.connect() as manager:
@@ -282,7 +307,7 @@ def test_a_watch_goes_on_when_its_queue_manager_was_killed(folder, state, tmp_pa
     ids=["in doubt", "after a commit", "before files arrive"],
 )
 def test_a_watch_ends_when_another_queue_manager_answers_in_the_place_of_its_own(
-    folder, state, tmp_path, monkeypatch, step, how
+    folder, state, tmp_path, monkeypatch, *, step, how
 ):
     original, stop = getattr(FolderLedger, step), threading.Event()
 

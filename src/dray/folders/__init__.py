@@ -34,7 +34,7 @@ from dray.folders.receiving import Received, receive
 from dray.folders.sending import Asking, Destination, FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.store_tree import StoreTree
 from dray.folders.tree import FoundFile, LeftOut, Selection, SourceTree, Tree
-from dray.folders.watching import FolderWatch, Pace, id_of_manager
+from dray.folders.watching import FolderWatch, Pace, ToldOnce, id_of_manager
 from dray.model.arguments import no_sense
 from dray.model.classes import Acknowledge
 from dray.model.files import FileProperties
@@ -211,7 +211,7 @@ def watch(
         after=after,
         ready_suffix=ready_suffix,
     )
-    told = tell or (lambda _: None)
+    told = ToldOnce(tell or (lambda _: None))
     stop = stop or threading.Event()
     tree = Tree(root, selection)
     to = _destination(queue)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from dray.client.awaited.manager import Manager
 from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, DrayError, InDoubt
-from dray.folders.sending import FolderSender, InDoubtFiles, Tell
+from dray.folders.sending import FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Tree
 from dray.model.platforms import is_linux
 
@@ -54,6 +54,25 @@ class Pace:
     """Walk the folder this often, and do not ask the kernel; for network file systems."""
 
 
+class ToldOnce:
+    """Tells once of a name that is left out for the same reason, until its file is sent."""
+
+    def __init__(self, tell: Tell) -> None:
+        """Tell through `tell`."""
+        self._tell = tell
+        self._reasons: dict[str, str] = {}
+
+    def __call__(self, told: FileSent | LeftOut) -> None:
+        """Tell of a file, or of a name of which this was not told before."""
+        if isinstance(told, LeftOut):
+            if self._reasons.get(told.path) == told.reason:
+                return
+            self._reasons[told.path] = told.reason
+        else:
+            self._reasons.pop(told.file.path, None)
+        self._tell(told)
+
+
 class FolderWatch:
     """One watch of one folder."""
 
@@ -66,7 +85,10 @@ class FolderWatch:
         stop: threading.Event,
         tell: Tell,
     ) -> None:
-        """Send through `sender` until `stop` is set; `tell` hears of names that are left out."""
+        """Send through `sender` until `stop` is set; `tell` hears of names that are left out.
+
+        It hears of them at each look, so give it a `ToldOnce`.
+        """
         self._tree = tree
         self._sender = sender
         self._pace = pace
@@ -81,7 +103,6 @@ class FolderWatch:
         self._next_walk = 0.0
         self._folder = tree.identity()
         """The folder that is watched; None while there is none."""
-        self._left_out: dict[str, str] = {}
 
     def run(self, *, in_doubt: InDoubtFiles | None = None) -> None:
         """Watch until told to stop; raises errors that waiting does not mend."""
@@ -180,9 +201,7 @@ class FolderWatch:
 
     def _found(self, found: FoundFile | LeftOut | None) -> None:
         if isinstance(found, LeftOut):
-            if self._left_out.get(found.path) != found.reason:
-                self._left_out[found.path] = found.reason
-                self._tell(found)
+            self._tell(found)
         elif found is not None and self._suffix:
             self._ready[found.path] = None
         elif found is not None and found.path not in self._ready:
