@@ -133,6 +133,21 @@ def test_what_somebody_cut_short_is_not_read_back(target):
     file.discard()
 
 
+@pytest.mark.parametrize("other", [b"other", None], ids=["replaced", "removed"])
+def test_a_file_that_somebody_has_put_in_its_place_does_not_get_its_name(target, other):
+    file = PartialFile(target)
+    file.write(memoryview(b"abc"))
+    partial = target.with_name("out.partial")
+    partial.rename(target.with_name("moved"))
+    if other is not None:
+        partial.write_bytes(other)
+    with pytest.raises(TargetUnwritable, match=r"somebody removed or replaced out\.partial;"):
+        file.finish()
+    file.discard()
+    assert not target.exists()
+    assert other is None or partial.read_bytes() == other
+
+
 def test_two_do_not_write_into_each_others_file(target, monkeypatch):
     monkeypatch.setattr(partial_file, "_LOCK_S", 0.0)
     file = PartialFile(target)

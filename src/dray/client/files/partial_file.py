@@ -160,6 +160,8 @@ class PartialFile:
             if self._sync:
                 os.fsync(self._descriptor)
                 reached("file-synced")
+            if not is_still(self._partial, self._descriptor):
+                raise self.spoilt(f"somebody removed or replaced {self._partial.name}")
             # Under the lock: who waits for it must not find our file under its old name.
             self._partial.replace(self.target)
             self._close()
