@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import dray
 import dray.folders
 from dray.folders import FileSent, LeftOut
 from dray.folders.ledger import FolderLedger
+from dray.folders.ledger_database import LedgerDatabase
 from dray.folders.sending import FolderSender
 from dray.folders.tree import Tree
 from dray.model.classes import TransactionStatus
@@ -455,6 +457,32 @@ def test_a_file_that_its_receiver_refused_stays_in_a_watched_folder(folder, queu
     (left_out,) = [each for each in told if isinstance(each, LeftOut)]
     assert left_out.path == refused
     assert left_out.reason.startswith("it was sent and stays in its folder: ")
+
+
+@pytest.mark.slow
+def test_a_watch_waits_while_the_disk_of_its_ledger_is_full(
+    folder, queue, state, *, monkeypatch, caplog
+):
+    original, full = LedgerDatabase.execute_many, threading.Event()
+
+    def execute_many(*arguments):
+        if full.is_set():
+            raise sqlite3.OperationalError("database or disk is full")
+        return original(*arguments)
+
+    monkeypatch.setattr(LedgerDatabase, "execute_many", execute_many)
+    with watching(folder, queue, state, settle=0, after="delete", wait="received") as told:
+        until(lambda: len(paths(told)) == 4)
+        for act in (lambda: put(folder / "new", b"1"), lambda: received(queue)):
+            full.set()
+            act()
+            until(lambda: "sending has stopped" in caplog.text)
+            full.clear()
+            until(lambda: "sending goes on" in caplog.text)
+            assert "ledger.sqlite cannot be written: database or disk is full" in caplog.text
+            caplog.clear()
+        until(lambda: not any(each.is_file() for each in folder.rglob("*")))
+    assert sorted(paths(told)) == sorted([*FILES, "new"])
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,14 @@ class FolderArrivals:
             self._ledger.check_manager(split_id(transaction.id)[0])
             try:
                 told = run(self._queue.receive_many(_AT_ONCE, timeout=0, transaction=transaction))
+                arrived, refused = self._read(told)
+                stay = self._ledger.note_arrivals(arrived, refused)
             except ReceiveTimeout:
                 run(transaction.abort())
                 return
             except BaseException:
                 run(transaction.abort())
                 raise
-            arrived, refused = self._read(told)
-            stay = self._ledger.note_arrivals(arrived, refused)
             run(transaction.commit())
             for id, path in stay.items():
                 yield LeftOut(path, f"it was sent and stays in its folder: {refused[id]}")

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
-from dray.errors import InvalidConfiguration
+from dray.errors import InvalidConfiguration, TargetUnwritable
 from dray.folders.ledger_database import LedgerDatabase, unusable
 from dray.folders.tree import FoundFile
 
@@ -61,6 +63,7 @@ class FolderLedger:
         self._database = LedgerDatabase(
             file, _SCHEMA, new, used=f"uses the ledger in {folder}", remedy=_REMEDY
         )
+        self._file = file
         self._manager_id = manager_id
         noted = self._database.about
         self.arrivals = noted.get("arrivals", "")
@@ -98,7 +101,8 @@ class FolderLedger:
     def not_sent(self, found: Sequence[FoundFile], *, changed: bool) -> list[FoundFile]:
         """The files that were not sent, and with `changed` those that have another version now.
 
-        Raises `InvalidConfiguration` if the ledger was removed, and so do the calls that note.
+        Raises `InvalidConfiguration` if the ledger was removed. So do the calls that note; they
+        raise `TargetUnwritable` if the ledger cannot be written.
         """
         self._database.check_there()
         known: dict[bytes, tuple[int, int, int]] = {}
@@ -134,7 +138,7 @@ class FolderLedger:
             for transaction_id, files in transactions
             for each in files
         ]
-        with self._database.writing(synced=True):
+        with self._writing(synced=True):
             self._database.execute_many("INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?,?)", rows)
 
     def pending(self) -> dict[str, list[FoundFile]]:
@@ -157,7 +161,7 @@ class FolderLedger:
         after `arrived`. After a power failure the queue manager may have to be asked again.
         """
         state = _SENT if not clear else _TO_ARRIVE if arrives else _TO_CLEAR
-        with self._database.writing():
+        with self._writing():
             for transaction_id, committed in outcomes:
                 if committed:
                     self._database.execute(
@@ -173,7 +177,7 @@ class FolderLedger:
     def arrived(self, files: Iterable[FoundFile]) -> None:
         """Note that these have arrived, so that those that are to go may go."""
         rows = [(_TO_CLEAR, os.fsencode(each.path), _TO_ARRIVE) for each in files]
-        with self._database.writing(synced=True):
+        with self._writing(synced=True):
             self._database.execute_many(
                 "UPDATE files SET state = ? WHERE path = ? AND state = ?", rows
             )
@@ -191,7 +195,7 @@ class FolderLedger:
         other messages are ignored.
         """
         stay: dict[str, str] = {}
-        with self._database.writing(synced=True):
+        with self._writing(synced=True):
             rows = [(_TO_CLEAR, each, _TO_ARRIVE) for each in arrived]
             self._database.execute_many(
                 "UPDATE files SET state = ? WHERE message = ? AND state = ?", rows
@@ -218,8 +222,22 @@ class FolderLedger:
     def cleared(self, files: Iterable[FoundFile], *, gone: bool) -> None:
         """Note that files need no clearing any more: they are `gone`, or were changed meanwhile."""
         rows = [(os.fsencode(each.path),) for each in files]
-        with self._database.writing():
+        with self._writing():
             if gone:
                 self._database.execute_many("DELETE FROM files WHERE path = ?", rows)
             else:
                 self._database.execute_many("UPDATE files SET state = 0 WHERE path = ?", rows)
+
+    @contextmanager
+    def _writing(self, *, synced: bool = False) -> Iterator[None]:
+        """A block of `LedgerDatabase.writing`; raises `TargetUnwritable` if the disk fails."""
+        try:
+            with self._database.writing(synced=synced):
+                yield
+        except sqlite3.Error as error:
+            raise TargetUnwritable(
+                f"the ledger {self._file} cannot be written: {error}; free room on its disk or mend"
+                " it, and go on with the same ledger, which knows the files that were sent",
+                path=str(self._file),
+                retryable=isinstance(error, sqlite3.OperationalError),
+            ) from error
