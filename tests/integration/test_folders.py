@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -457,6 +458,24 @@ def test_a_file_that_its_receiver_refused_stays_in_a_watched_folder(folder, queu
     (left_out,) = [each for each in told if isinstance(each, LeftOut)]
     assert left_out.path == refused
     assert left_out.reason.startswith("it was sent and stays in its folder: ")
+
+
+def test_a_folder_that_cannot_be_read_is_named(folder, queue, monkeypatch):
+    original = os.scandir
+
+    def scandir(path):
+        if path == folder:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return original(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    told = []
+    assert dray.folders.send(folder, queue, tell=told.append).files == 0
+    (left_out,) = told
+    assert isinstance(left_out.error, dray.SourceUnreadable)
+    assert str(left_out.error) == (
+        f"{folder} is left out: it cannot be read: Permission denied; mend that, then send again"
+    )
 
 
 @pytest.mark.slow

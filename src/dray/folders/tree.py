@@ -192,9 +192,9 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            if not folder:
-                raise
-            yield _unreadable(folder, f"it cannot be read: {error.strerror or error}")
+            yield _unreadable(
+                folder or str(self.root), f"it cannot be read: {error.strerror or error}"
+            )
             return
         within = (*above, (here.st_dev, here.st_ino))
         for name, is_folder in names:
