@@ -460,6 +460,40 @@ def test_a_file_that_its_receiver_refused_stays_in_a_watched_folder(folder, queu
     assert left_out.reason.startswith("it was sent and stays in its folder: ")
 
 
+@pytest.mark.parametrize("batch", [1, 10])
+@pytest.mark.parametrize("size", [1_500_000, 5_000_000], ids=["short", "long"])
+def test_a_file_longer_than_a_quota_is_named_and_holds_no_other_back(
+    folder, queue, state, *, manager, batch, size
+):
+    put(folder / "b/d", b"x" * size)
+    manager.set_quota("files", 1_000_000)
+    with watching(folder, queue, state, settle=0.02, poll=0.02, batch=batch) as told:
+        until(lambda: len(paths(told)) == 3)
+        put(folder / "new", b"1")
+        until(lambda: "new" in paths(told))
+        manager.set_quota("files", None)
+        until(lambda: "b/d" in paths(told))
+    reason = f"it has {size} bytes, and the queue quota is 1000000 bytes"
+    (left_out,) = [each for each in told if isinstance(each, LeftOut)]
+    assert (left_out.path, left_out.reason) == ("b/d", reason)
+    assert sorted(path for path, _ in received(queue)) == sorted([*FILES, "new"])
+
+
+@pytest.mark.parametrize("batch", [1, None])
+def test_a_send_sends_all_but_the_file_that_is_longer_than_a_quota(folder, queue, manager, batch):
+    manager.set_quota("files", 1_000_000)
+    told = []
+    if batch is None:
+        with pytest.raises(dray.QuotaExceeded):
+            dray.folders.send(folder, queue, batch=batch, tell=told.append)
+        assert told == []
+        return
+    dray.folders.send(folder, queue, batch=batch, tell=told.append)
+    assert sorted(paths(told)) == sorted({*FILES} - {"b/d"})
+    (left_out,) = [each for each in told if isinstance(each, LeftOut)]
+    assert isinstance(left_out.error, dray.QuotaExceeded)
+
+
 def test_a_folder_that_cannot_be_read_is_named(folder, queue, monkeypatch):
     original = os.scandir
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, NamedTuple
 
@@ -26,6 +27,7 @@ from dray.client.connections.threads import run
 from dray.errors import (
     ConnectionLost,
     InDoubt,
+    QuotaExceeded,
     SourceChanged,
     SourceUnreadable,
     TargetUnwritable,
@@ -169,16 +171,45 @@ class FolderSender:
         new = self._ledger.not_sent(found, changed=self._changed)
         again: list[str] = []
         for some in _portions(new, self._files_per_transaction):
-            filled: list[_Filled] = []
+            changed: list[str] = []
             try:
-                made = (self._fill(files, again) for files in some if not self._is_to_stop())
-                filled += (each for each in made if each is not None)
-                self._commit(filled)
-            finally:
-                for each in filled:
-                    if each.transaction.status is TransactionStatus.PENDING:
-                        run(each.transaction.abort())
+                self._send_some(some, changed)
+            except QuotaExceeded as error:
+                # The ledger knows those that were sent all the same.
+                changed = self.send(self._without_too_long(chain(*some), error))
+            again += changed
         return again
+
+    def _send_some(self, some: Sequence[Sequence[FoundFile]], again: list[str]) -> None:
+        """Fill transactions and commit them."""
+        filled: list[_Filled] = []
+        try:
+            made = (self._fill(files, again) for files in some if not self._is_to_stop())
+            filled += (each for each in made if each is not None)
+            self._commit(filled)
+        finally:
+            for each in filled:
+                if each.transaction.status is TransactionStatus.PENDING:
+                    run(each.transaction.abort())
+
+    def _without_too_long(
+        self, files: Iterable[FoundFile], error: QuotaExceeded
+    ) -> list[FoundFile]:
+        """Tell of the files that are longer than a quota, and give the others.
+
+        Raises the error if there is none, or if all files are to have one transaction.
+        """
+        too_long: list[FoundFile] = []
+        others: list[FoundFile] = []
+        for each in files:
+            (too_long if each.size > error.limit else others).append(each)
+        if not too_long or self._files_per_transaction is None:
+            raise error
+        for each in too_long:
+            why = f"it has {each.size} bytes, and the {error.quota} quota is {error.limit} bytes"
+            said = f"{each.path} is left out: {why}; raise the quota, then send again"
+            self._tell(LeftOut(each.path, why, QuotaExceeded(said, **error.fields)))
+        return others
 
     def _is_to_stop(self) -> bool:
         return self._stop is not None and self._stop.is_set()
@@ -268,7 +299,8 @@ class FolderSender:
                     self._tell(sent)
         self._clear()
         if failures:
-            raise failures[0]
+            # A commit in doubt has to be settled before anything is sent again.
+            raise min(failures, key=lambda error: isinstance(error, QuotaExceeded))
 
     def _settle(self, outcomes: Iterable[tuple[str, bool]]) -> None:
         clear = self._clearing is not None
