@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from dray.errors import InvalidConfiguration
@@ -50,66 +51,88 @@ class Clearing:
         Raises OSError if it cannot be removed; then it has its name.
         """
         full = self._root / file.path
-        hidden = full.with_name(
-            f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(file.path)).hexdigest()[:24]}"
-        )
-        if not os.path.lexists(hidden):
+        try:
+            folder = os.open(full.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        try:
+            # Whatever becomes of the names above it meanwhile, the file is still in this folder.
+            return self._clear_in(folder, full.name, file)
+        finally:
+            os.close(folder)
+
+    def _clear_in(self, folder: int, name: str, file: FoundFile) -> bool:
+        hidden = f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(file.path)).hexdigest()[:24]}"
+        if not _is_there(hidden, folder):
             try:
-                full.rename(hidden)
-            except (FileNotFoundError, NotADirectoryError):
-                self._clear_mark(full)
+                _rename(name, hidden, folder)
+            except FileNotFoundError:
+                self._clear_mark(folder, name)
                 return True
-        found = hidden.lstat()
+        found = os.lstat(hidden, dir_fd=folder)
         if stat.S_ISDIR(found.st_mode):
             # A folder has taken the place of the file.
-            hidden.rename(full)
+            _rename(hidden, name, folder)
             return False
         if (found.st_size, found.st_mtime_ns, found.st_ino) != file.version:
-            _give_back(hidden, full)
+            _give_back(hidden, name, folder)
             return False
         try:
             if self._into is None:
-                hidden.unlink()
+                os.unlink(hidden, dir_fd=folder)
             else:
-                _move(hidden, self._into / file.path)
+                _move(hidden, folder, self._into / file.path)
         except OSError:
-            _give_back(hidden, full)
+            _give_back(hidden, name, folder)
             raise
-        self._clear_mark(full)
+        self._clear_mark(folder, name)
         return True
 
-    def _clear_mark(self, full: Path) -> None:
+    def _clear_mark(self, folder: int, name: str) -> None:
         """Remove the mark of a file that is gone; if a newer version is there, it is that one's."""
-        if self._suffix and not os.path.lexists(full):
-            full.with_name(full.name + self._suffix).unlink(missing_ok=True)
+        if self._suffix and not _is_there(name, folder):
+            with suppress(FileNotFoundError):
+                os.unlink(name + self._suffix, dir_fd=folder)
 
 
-def _give_back(hidden: Path, full: Path) -> None:
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _rename(old: str, new: str, folder: int) -> None:
+    os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _give_back(hidden: str, name: str, folder: int) -> None:
     """Give a file its name back, unless a version that is newer still has it."""
     # A link never takes the place of another file.
     try:
-        os.link(hidden, full, follow_symlinks=False)
+        os.link(hidden, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
         pass
     except OSError:
         # The file system has no links.
-        if not os.path.lexists(full):
-            hidden.rename(full)
+        if not _is_there(name, folder):
+            _rename(hidden, name, folder)
             return
-    hidden.unlink()
+    os.unlink(hidden, dir_fd=folder)
 
 
-def _move(hidden: Path, target: Path) -> None:
+def _move(hidden: str, folder: int, target: Path) -> None:
     """Give a file the name `target`, numbered if there is one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for count in itertools.count(1):
         name = target.with_name(short_numbered(target.name, count))
         try:
-            os.link(hidden, name, follow_symlinks=False)
+            os.link(hidden, name, src_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            if name.lstat().st_ino == hidden.lstat().st_ino:
+            if name.lstat().st_ino == os.lstat(hidden, dir_fd=folder).st_ino:
                 # A run that was killed here had linked it.
                 break
             continue
         break
-    hidden.unlink()
+    os.unlink(hidden, dir_fd=folder)

@@ -74,6 +74,32 @@ def test_a_newer_version_stays(root, tmp_path, into):
     assert names(root) == ["b/file"]
 
 
+@pytest.mark.parametrize("into", [None, "done"])
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_folder_above_that_is_renamed_meanwhile_hides_no_file(root, tmp_path, into, step):
+    steps = 0
+
+    def renames(original):
+        def call(*arguments, **named):
+            nonlocal steps
+            original(*arguments, **named)
+            steps += 1
+            if steps == step:
+                (root / "b").replace(root / "c")
+
+        return call
+
+    file = seen(root)
+    clearing = Clearing(root, into and tmp_path / into)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "rename", renames(os.rename))
+        for name in ("unlink", "link"):
+            patched.setattr(os, name, renames(getattr(os, name)))
+        assert clearing.clear(file)
+    assert names(root) == []
+    assert into is None or names(tmp_path / into) == ["b/file"]
+
+
 def test_a_folder_in_the_place_of_the_file_stays(root):
     old = seen(root)
     (root / "b/file").unlink()
