@@ -12,8 +12,7 @@ import dray
 from dray.spark.landing.payload import Expected, Placement
 from dray.spark.landing.puller import ManagerPuller
 from dray.spark.source.offsets import QueuePlace
-from dray.spark.source.options import read_options
-from dray.spark.source.reader import LargeWork, Reading
+from dray.spark.source.partitions import LargeWork, pieces_of
 from dray.testing.processes import ManagerProcess
 from dray.wire.large_frames import LargeEntry
 
@@ -58,9 +57,8 @@ def test_a_queue_manager_of_this_machine_writes_the_payload_files(stage, tmp_pat
     ("url", "pieces"), [("dray+unix:///run/dray.sock", [0]), ("dray://127.0.0.1:7340", [1, 2, 3])]
 )
 def test_a_long_message_whose_file_is_lent_is_not_cut(url, pieces):
-    told = {"url": url, "queue": "parcels", "content": "large"}
-    reading = Reading(read_options({**told, "pieceBytes": "100", "minPartitions": "6"}))
     entry = LargeEntry(1, 9, 1, "0" * 32, fragment_count=7, size=1000, missing=[])
     work = LargeWork(QueuePlace(url, "0" * 32, "parcels", 1), entry)
 
-    assert [each.piece for each in reading._pieces(work, share=400)] == pieces
+    cut = pieces_of(work, 400, partitions=6, piece_bytes=100)
+    assert [each.piece for each in cut] == pieces

@@ -45,56 +45,14 @@ from dray.spark.source.offsets import (
     with_position,
 )
 from dray.spark.source.options import RANGES, Options
+from dray.spark.source.partitions import LargePartition, LargeWork, MessagePartition, divided
 from dray.spark.source.ranges import is_there, pages, tell_gone
 from dray.wire.large_frames import LargeEntry
 
 _ROWS_AT_ONCE = 256
-_LENDING = "dray+unix:"
-"""Through a Unix socket a landing lends its files: one task then reaches what the disk allows."""
-_PARTITIONS_AT_A_TIME = 2
-"""A landing has so many partitions for each task that runs at a time. The pieces of a message are
-to be pulled at one time: the task with the first one ends last, and takes the digest."""
 _LOOKS = 10
 """Looks at the queue between two commits: measuring what waits costs the queue manager time."""
 _Result = TypeVar("_Result")
-
-
-class LargeWork(NamedTuple):
-    """A large message for a task, or one of its `pieces`; 0 if it is not cut."""
-
-    place: QueuePlace
-    entry: LargeEntry
-    piece: int = 0
-    pieces: int = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes that the task pulls."""
-        return self.entry.size // max(1, self.pieces)
-
-    def row(self, described: dict[str, Any]) -> dict[str, Any]:
-        """The row of this piece."""
-        if not self.pieces:
-            return described
-        return described | {"piece": self.piece, "pieces": self.pieces}
-
-
-class LargePartition(InputPartition):
-    """Large messages for one task."""
-
-    def __init__(self, work: list[LargeWork]) -> None:
-        """Take what to describe, and where."""
-        self.work = work
-
-
-class MessagePartition(InputPartition):
-    """A range of small messages of one queue for one task; planned to have some."""
-
-    def __init__(self, place: QueuePlace, span: QueueSpan, messages: int) -> None:
-        """Take the range."""
-        self.place = place
-        self.span = span
-        self.messages = messages
 
 
 class Limits(NamedTuple):
@@ -243,7 +201,12 @@ class Reading:
         """The partitions between two offsets."""
         wanted = [span for span in self.wanted_spans(start, end) if self._is_there(span)]
         if self.options.content == "large":
-            return self._large_partitions(wanted)
+            found = [
+                LargeWork(self.catalogue.place(span), entry)
+                for span in wanted
+                for entry in self.catalogue.large_in(span)
+            ]
+            return divided(found, self.options.partitions, self.options.piece_bytes)
         return [
             MessagePartition(self.catalogue.place(span), piece, messages)
             for span in wanted
@@ -259,41 +222,6 @@ class Reading:
                 raise
             return False
         return True
-
-    def _large_partitions(self, wanted: list[QueueSpan]) -> Sequence[InputPartition]:
-        """Divide by bytes: the largest first, each to the task that has least."""
-        found = [
-            LargeWork(self.catalogue.place(span), entry)
-            for span in wanted
-            for entry in self.catalogue.large_in(span)
-        ]
-        share = sum(each.entry.size for each in found) // self.options.partitions
-        work = [piece for each in found for piece in self._pieces(each, share)]
-        tasks: list[list[LargeWork]] = [[] for _ in range(self.options.partitions)]
-        loads = [0] * len(tasks)
-        for each in sorted(work, key=lambda each: each.size, reverse=True):
-            lightest = loads.index(min(loads))
-            tasks[lightest].append(each)
-            loads[lightest] += each.size + 1
-        return [LargePartition(task) for task in tasks if task]
-
-    def _pieces(self, work: LargeWork, share: int) -> Iterator[LargeWork]:
-        """Cut a long message that is more than the share of one task, at its fragments.
-
-        Not one whose queue manager writes the file by itself, with threads of its own.
-        """
-        entry, least = work.entry, self.options.piece_bytes
-        if work.place.url.startswith(_LENDING):
-            least = None
-        if least is None or entry.size < least or entry.size <= share or entry.missing:
-            yield work
-            return
-        count = min(self.options.partitions // _PARTITIONS_AT_A_TIME, entry.fragment_count)
-        if count < 2:  # noqa: PLR2004 - one piece is the whole
-            yield work
-            return
-        for piece in range(1, count + 1):
-            yield work._replace(piece=piece, pieces=count)
 
 
 class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
