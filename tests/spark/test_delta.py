@@ -9,8 +9,9 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from dray.errors import DrayError, InvalidConfiguration, StoreCorrupt, StoreLocked
-from dray.spark import audit
-from dray.spark.landing.delta import DeltaLandedTable
+from dray.spark import audit, compact
+from dray.spark.auditing.sources import _files_of
+from dray.spark.landing.delta import DeltaLandedTable, files_of
 from dray.spark.landing.landing import Landing, land
 from dray.spark.landing.table import LandedTable, Reached
 from tests.spark.local_queue import LocalPuller, LocalQueue, LocalSettler
@@ -109,6 +110,39 @@ def test_one_directory_has_one_kind_of_table(tmp_path):
         DeltaLandedTable(tmp_path / "parquet")
     with pytest.raises(InvalidConfiguration, match="table is 'csv'; it can be parquet or delta"):
         land("dray://127.0.0.1:1", "q", tmp_path, table="csv")
+
+
+@pytest.mark.parametrize("name", ["with space", "übergabe", "a{b}", "a%b"])
+def test_the_rows_of_a_table_in_a_directory_of_any_usable_name_are_found_again(tmp_path, name):
+    table = tmp_path / name / "table"
+    for number in range(1, 4):
+        DeltaLandedTable(table).commit(rows(f"m\\{number}"), REACHED)
+
+    # A landing that begins again looks into the files.
+    again = DeltaLandedTable(table)
+    assert again.already_landed(pa.array(["m\\1", "m\\3"])) == [True, True]
+    assert compact(table.parent).files_after == 1
+    assert again.already_landed(pa.array(["m\\2", "m\\4"])) == [True, False]
+    assert _files_of(table) == [str(path) for path in files_of(table)]
+    assert all(path.is_file() for path in files_of(table))
+
+
+@pytest.mark.parametrize(
+    "name", ["a#b", "a?b", "a[b", "a]b", "a\\b", "a^b", "a|b", "a%20b", "a\nb"]
+)
+def test_a_directory_whose_name_deltalake_cannot_use_is_refused_before_anything_is_written(
+    tmp_path, name
+):
+    table = tmp_path / name / "table"
+    with pytest.raises(InvalidConfiguration, match=r"deltalake cannot use the path .* parquet"):
+        DeltaLandedTable(table)
+    assert not table.exists()
+
+    DeltaLandedTable(tmp_path / "usable").commit(rows("m\\1"), REACHED)
+    table.parent.mkdir()
+    (tmp_path / "usable").rename(table)
+    with pytest.raises(InvalidConfiguration, match="deltalake cannot use"):
+        compact(table.parent)
 
 
 class Killed(Exception):  # noqa: N818 - it stands for a kill

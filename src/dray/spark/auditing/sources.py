@@ -93,9 +93,9 @@ def _files_of(table: Path) -> list[str]:
     if not (table / "_delta_log").exists():
         # One generation, should somebody compact the table meanwhile.
         return [str(table.resolve())]
-    from deltalake import DeltaTable
+    from dray.spark.landing.delta import files_of
 
-    return DeltaTable(str(table)).file_uris()
+    return [str(path) for path in files_of(table.absolute())]
 
 
 def waiting_positions(spark: SparkSession, sources: AuditSources) -> DataFrame | None:

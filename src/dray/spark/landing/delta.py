@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _APPLICATION = "dray.landing"
+_UNUSABLE = re.compile(r"[#?\[\]\\^|\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
+"""In a path that deltalake makes a URL of. It panics, or later finds no history of the table."""
 
 
 class DeltaLandedTable:
@@ -42,8 +46,8 @@ class DeltaLandedTable:
     def __init__(self, directory: Path) -> None:
         """Open the table in `directory`, made if need be; raises `StoreError`, `StoreCorrupt`.
 
-        Raises `InvalidConfiguration` where `deltalake` is not installed, or another kind of table
-        is there.
+        Raises `InvalidConfiguration` where `deltalake` is not installed or cannot use the path, or
+        another kind of table is there.
         """
         try:
             from deltalake import DeltaTable
@@ -51,6 +55,7 @@ class DeltaLandedTable:
             raise InvalidConfiguration(
                 "deltalake is not installed; `pip install 'dray[delta]'` brings it"
             ) from error
+        _check_path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.glob(COMMITS)):
             raise InvalidConfiguration(
@@ -166,6 +171,7 @@ def optimize(directory: Path, file_size: int) -> None:
     """Join the small files of a Delta table, durably; commits of a landing wait meanwhile."""
     from deltalake import DeltaTable
 
+    _check_path(directory)
     with commits_locked(directory):
         table = DeltaTable(str(directory))
         before = table.version()
@@ -178,11 +184,21 @@ def files_of(directory: Path) -> list[Path]:
     """The files of the newest version of a Delta table."""
     from deltalake import DeltaTable
 
+    _check_path(directory)
     return _paths_of(DeltaTable(str(directory)))
 
 
 def _paths_of(table: DeltaTable) -> list[Path]:
-    return [Path(uri.removeprefix("file://")) for uri in table.file_uris()]
+    return [Path(unquote(uri.removeprefix("file://"))) for uri in table.file_uris()]
+
+
+def _check_path(directory: Path) -> None:
+    unusable = _UNUSABLE.search(str(directory.resolve()))
+    if unusable is not None:
+        raise InvalidConfiguration(
+            f"deltalake cannot use the path {str(directory)!r}, because of {unusable[0]!r} in it;"
+            " choose another directory, or land with table='parquet' (--table parquet)"
+        )
 
 
 def _sync_newest(table: DeltaTable, directory: Path) -> None:
