@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -257,6 +258,20 @@ def test_a_copy_of_a_table_without_its_link_is_refused_and_the_way_out_works(lan
     make_table(table)
     assert compact(landed).files_after == 1
     assert numbers_in(LandedTable(table).read()) == list(range(1, 11))
+
+
+def test_a_copy_that_followed_the_link_keeps_what_landed_into_it_on_the_way_out(landed, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(landed, copy)
+    land_rows(LandedTable(copy / "table"), 11, 12)
+    with pytest.raises(InvalidConfiguration, match="is no link into _dray") as refused:
+        compact(copy)
+
+    told = re.search(r"move the directory to (\S+), and", str(refused.value))
+    # As `mv` does, which moves into a directory that is there.
+    shutil.move(copy / "table", told[1])
+    assert numbers_in(LandedTable(copy / "table").read()) == list(range(1, 13))
+    assert compact(copy).files_after == 1
 
 
 def test_a_link_that_was_lost_is_made_again_to_the_newest_generation(landed):

@@ -29,8 +29,7 @@ def make_table(table: Path) -> None:
     if table.exists():
         return
     home = _home_of(table)
-    complete = [each for each in home.glob(f"{_PREFIX}*") if not each.name.endswith(_PARTIAL)]
-    newest = max(complete, key=_number, default=home / f"{_PREFIX}{1:06}")
+    newest = home / f"{_PREFIX}{max(1, _newest_number(home)):06}"
     newest.mkdir(exist_ok=True)
     sync_folder(home)
     _point(table, newest)
@@ -41,12 +40,15 @@ def begin_generation(table: Path) -> Path:
 
     Raises `InvalidConfiguration` if the table is no link, such as a copy of one.
     """
+    home = _home_of(table)
     if not table.is_symlink():
+        # A copy that followed the link has the generation behind it, too, which is older by now.
+        free = home / f"{_PREFIX}{_newest_number(home) + 1:06}"
         raise InvalidConfiguration(
-            f"{table} is no link into {_HOME}, as a landing makes it; move the directory to"
-            f" {_home_of(table) / _PREFIX}{1:06}, and the next landing makes the link"
+            f"{table} is no link into {_HOME}, as a landing makes it; move the directory to {free},"
+            " and the next landing makes the link"
         )
-    home, number = _home_of(table), _number(table.resolve())
+    number = _number(table.resolve())
     for path in home.glob(f"{_PREFIX}*"):
         if path.name.endswith(_PARTIAL) or _number(path) != number:
             shutil.rmtree(path)
@@ -100,6 +102,12 @@ def _home_of(table: Path) -> Path:
     home = table.parent / _HOME
     home.mkdir(parents=True, exist_ok=True)
     return home
+
+
+def _newest_number(home: Path) -> int:
+    """The number of the newest generation that is complete; 0 if there is none."""
+    complete = [each for each in home.glob(f"{_PREFIX}*") if not each.name.endswith(_PARTIAL)]
+    return max(map(_number, complete), default=0)
 
 
 def _number(generation: Path) -> int:
