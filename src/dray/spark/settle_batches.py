@@ -30,6 +30,7 @@ from dray.errors import (
     InvalidConfiguration,
     LargeMessageHole,
     MessageNotFound,
+    QueueNotFound,
     QueueRecreated,
 )
 from dray.model.classes import TransactionStatus
@@ -154,6 +155,9 @@ class _BatchOfSource:
             except QueueRecreated:
                 if not options.accept_new_queue:
                     raise
+            except QueueNotFound:
+                # Nothing is left to settle; the next batch says whether the query goes on without.
+                logger.warning("queue %r was deleted after it was read", span.queue)
 
     def close(self) -> None:
         """Close the connections."""

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import checked
-from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated
+from dray.errors import InvalidConfiguration, MessageNotFound, QueueNotFound, QueueRecreated
 from dray.model.words import counted, size_in_bytes
 from dray.spark.failure import disk_told
 from dray.spark.landing.generations import working_alone
@@ -337,6 +337,9 @@ class Landing:
                 if not self._accept_new_queue:
                     raise
                 # Nothing is left to settle of the queue that was read; the next batch begins anew.
+                continue
+            except QueueNotFound:
+                logger.warning("queue %r was deleted after its messages had landed", queue)
                 continue
             reached = reached.with_queue(manager_id, queue, settled)
         self._table.settled(reached)

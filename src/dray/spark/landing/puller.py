@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dray.client.awaited.large_message import checked_pieces, save_into, verified_pieces
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.connections.threads import iterate, run
+from dray.errors import QueueNotFound
 from dray.spark.managers import Managers
 from dray.spark.source.large import look_at
 from dray.spark.source.offsets import QueuePlace
@@ -59,19 +60,26 @@ class ManagerPuller:
             raise unreadable.told("it stays in the queue") from unreadable
 
     def messages(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """The small messages of a range, with their bodies; none of a queue that was made again."""
+        """The small messages of a range with bodies; none if their queue is gone or another one."""
         place = QueuePlace(row["manager"], row["manager_id"], row["queue"], row["queue_born"])
         after, upto = row["first_lookup_id"] - 1, row["last_lookup_id"]
         queue = self._managers.raw_queue(place.url, place.queue)
-        for page in pages(queue, after, upto, bodies=True, plain=True):
-            if page.born != place.born or not page.messages:
-                return
-            yield page.messages.batch(place)
+        try:
+            for page in pages(queue, after, upto, bodies=True, plain=True):
+                if page.born != place.born or not page.messages:
+                    return
+                yield page.messages.batch(place)
+        except QueueNotFound:
+            # Its messages went with it, as those that somebody took.
+            return
 
     def comes_back(self, row: dict[str, Any]) -> bool:
         """Wait while a transaction holds what was not found; whether it may be there again."""
         queue = self._managers.raw_queue(row["manager"], row["queue"])
-        return is_there(queue, row["first_lookup_id"], CLAIM_TIMEOUT_S)
+        try:
+            return is_there(queue, row["first_lookup_id"], CLAIM_TIMEOUT_S)
+        except QueueNotFound:
+            return False
 
     def close(self) -> None:
         """Close the connections."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dray.errors import MessageNotFound, StoreError
+from dray.errors import MessageNotFound, QueueNotFound, StoreError
 from dray.spark.landing.messages import write_range
 from dray.spark.landing.payload import Expected, payload_name
 from dray.spark.landing.pieces import Piece
@@ -73,7 +73,7 @@ class PullInto(NamedTuple):
                     break
                 etag = self._put(row, name, expected)
                 break
-            except MessageNotFound:
+            except (MessageNotFound, QueueNotFound):
                 if self.puller.comes_back(row):
                     continue
                 if self.fail_on_data_loss:

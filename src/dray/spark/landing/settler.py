@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.calls.requests import ANSWER_GRACE_S
 from dray.client.connections.threads import run
-from dray.errors import LargeMessageHole, MessageNotFound
+from dray.errors import LargeMessageHole, MessageNotFound, QueueNotFound
 from dray.spark.managers import Managers, patiently
 from dray.spark.source.large import opened_in
 from dray.spark.source.ranges import first_after
@@ -70,7 +70,7 @@ class ManagerSettler:
             opened_in(queue, *take_large(queue, transaction, sequence_id), sequence_id)
         except Unreadable as unreadable:
             return str(unreadable.told(run(unreadable.set_aside())))
-        except MessageNotFound:
+        except (MessageNotFound, QueueNotFound):
             # Moved when this was done before, or received by somebody who can read it.
             return ""
         finally:

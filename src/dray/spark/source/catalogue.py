@@ -65,7 +65,8 @@ class Catalogue:
         self._options = options
         self._managers = Managers(options.credentials, at_once=True)
         self._places: dict[tuple[str, str], QueuePlace] = {}
-        self._manager_ids: set[str] = set()
+        self._existing: dict[str, set[str]] = {}
+        """The names of all queues of each manager, also of those that the query does not read."""
         self._claims: dict[QueueBirth, tuple[int, float]] = {}
         """The first message of each queue that a receiver holds, and since when or last told."""
         self._gone: dict[QueueBirth, int] = {}
@@ -74,7 +75,7 @@ class Catalogue:
     @property
     def has_answered(self) -> bool:
         """Whether any manager has answered so far."""
-        return bool(self._manager_ids)
+        return bool(self._existing)
 
     @property
     def places(self) -> list[QueuePlace]:
@@ -96,8 +97,8 @@ class Catalogue:
         for url in self._options.urls:
             manager = self._managers.at(url)
             manager_id = manager.info().id
-            self._manager_ids.add(manager_id)
             queues = manager.queues()
+            self._existing[manager_id] = {info.name for info in queues}
             born = {info.name: info.born for info in queues}
             for wanted in self._options.queues:
                 for name in _matching(wanted, queues, url):
@@ -121,6 +122,14 @@ class Catalogue:
         """Manager id and name of every queue."""
         return set(self._places)
 
+    def is_deleted(self, span: QueueSpan) -> bool:
+        """Whether the manager of a range has no queue of its name.
+
+        It is not deleted if none of the urls leads to the manager, or the query does not name it.
+        """
+        existing = self._existing.get(span.manager_id)
+        return existing is not None and span.queue not in existing
+
     def place(self, span: QueueSpan) -> QueuePlace:
         """Where a range is to be read.
 
@@ -131,7 +140,9 @@ class Catalogue:
         place = self._places.get((span.manager_id, span.queue))
         if place is None:
             raise QueueNotFound(
-                f"queue {span.queue!r} of manager {span.manager_id} is at none of the given urls",
+                f"queue {span.queue!r} of manager {span.manager_id}, from which a batch is to be"
+                " read, is not among the queues of this query; mend the options url and queue, or"
+                " set failOnDataLoss to false to go on without a queue that was deleted",
                 queue=span.queue,
             )
         check_birth(place.birth, span.born)
@@ -142,7 +153,7 @@ class Catalogue:
         if not self._places:
             self.refresh()
         for manager_id in start:
-            if manager_id not in self._manager_ids:
+            if manager_id not in self._existing:
                 urls = ", ".join(self._options.urls)
                 raise InvalidConfiguration(
                     f"{option} names the queue manager {manager_id}, and none of the urls"

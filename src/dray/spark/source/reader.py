@@ -11,6 +11,7 @@ their queue, and an executor asks for the birth number behind each read, before 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -26,7 +27,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
+from dray.errors import (
+    InvalidConfiguration,
+    MessageNotFound,
+    QueueNotFound,
+    QueueRecreated,
+    StoreError,
+)
 from dray.model.words import counted
 from dray.spark.managers import Managers, patiently
 from dray.spark.schema import batch_of
@@ -34,6 +41,7 @@ from dray.spark.source.catalogue import Catalogue, Reach
 from dray.spark.source.large import describe_large, describe_range, describe_taken
 from dray.spark.source.offsets import (
     Offsets,
+    QueueBirth,
     QueuePlace,
     QueueSpan,
     check_birth,
@@ -48,6 +56,8 @@ from dray.spark.source.options import RANGES, Options
 from dray.spark.source.partitions import LargePartition, LargeWork, MessagePartition, divided
 from dray.spark.source.ranges import is_there, pages, tell_gone
 from dray.wire.large_frames import LargeEntry
+
+logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 256
 _LOOKS = 10
@@ -146,7 +156,7 @@ class Reading:
     def _describe(
         self, managers: Managers, place: QueuePlace, entry: LargeEntry
     ) -> dict[str, Any] | None:
-        """The row of a large message; None if it is gone and may be.
+        """The row of a large message; None if it or its queue is gone and may be.
 
         One that a receiver holds is waited for: it may come back.
         """
@@ -163,13 +173,25 @@ class Reading:
                 if self.options.fail_on_data_loss:
                     raise
                 return describe_taken(place, entry) if self.options.mark_taken else None
+            except QueueNotFound:
+                if self.options.fail_on_data_loss:
+                    raise
+                return None
 
     def _is_still(self, managers: Managers, place: QueuePlace) -> bool:
         """Whether a queue is the one that was planned for, and what was read so far is of it.
 
-        Raises `QueueRecreated` if it is not, unless a new queue is accepted.
+        Raises `QueueRecreated` if it is not, unless a new queue is accepted, and `QueueNotFound` if
+        it was deleted, unless messages may be lost.
         """
-        return self._is_same(place, managers.raw_queue(place.url, place.queue).info().born)
+        try:
+            born = managers.raw_queue(place.url, place.queue).info().born
+        except QueueNotFound:
+            if self.options.fail_on_data_loss:
+                raise
+            _warn_of_deleted(place.birth)
+            return False
+        return self._is_same(place, born)
 
     def _is_same(self, place: QueuePlace, born: int) -> bool:
         if not self.options.accept_new_queue:
@@ -182,13 +204,19 @@ class Reading:
         place, span = partition.place, partition.span
         queue = managers.raw_queue(place.url, place.queue)
         gone = partition.messages
-        for page in pages(queue, span.after, span.upto, bodies=self.options.inline):
-            # Nothing is found of an earlier queue, which is not an empty range.
-            if not self._is_same(place, page.born):
-                return
-            if page.messages:
-                gone -= len(page.messages)
-                yield page.messages.batch(place)
+        try:
+            for page in pages(queue, span.after, span.upto, bodies=self.options.inline):
+                # Nothing is found of an earlier queue, which is not an empty range.
+                if not self._is_same(place, page.born):
+                    return
+                if page.messages:
+                    gone -= len(page.messages)
+                    yield page.messages.batch(place)
+        except QueueNotFound:
+            if self.options.fail_on_data_loss:
+                raise
+            _warn_of_deleted(place.birth)
+            return
         if gone > 0 and self.goes_on:
             sentence = (
                 f"{counted(gone)} between positions {span.after + 1} and {span.upto} left queue"
@@ -214,12 +242,17 @@ class Reading:
         ]
 
     def _is_there(self, span: QueueSpan) -> bool:
-        """Whether a range can be read; it cannot be if its queue was made again since, accepted."""
+        """Whether a range can be read: not if its queue is gone or another one, and that may be."""
         try:
             self.catalogue.place(span)
         except QueueRecreated:
             if not self.options.accept_new_queue:
                 raise
+            return False
+        except QueueNotFound:
+            if self.options.fail_on_data_loss or not self.catalogue.is_deleted(span):
+                raise
+            _warn_of_deleted(QueueBirth(span.manager_id, span.queue, span.born))
             return False
         return True
 
@@ -272,9 +305,9 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         limits = _limits(limit, self.options)
         try:
             end = self.ask(lambda: self._next(start, limits))
-        except QueueRecreated:
+        except (QueueRecreated, QueueNotFound):
             self.catalogue.forget()
-            # Refuses it in the words of the query, or begins the new queue where that is wanted.
+            # Refuses it in the words of the query, or goes on without it where that is wanted.
             end = self.ask(lambda: self._next(start, limits))
         if not isinstance(limit, ReadAllAvailable) and (
             self._is_early() or self._is_too_little(start, end)
@@ -350,6 +383,15 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Close the planner's connections."""
         if self._catalogue is not None:
             self._catalogue.close()
+
+
+def _warn_of_deleted(birth: QueueBirth) -> None:
+    logger.warning(
+        "queue %r of manager %s was deleted before the query had read what it had planned; the"
+        " query goes on without it",
+        birth.queue,
+        birth.manager_id,
+    )
 
 
 def _check_form(offsets: Offsets) -> None:
