@@ -228,13 +228,27 @@ def test_a_driver_killed_before_write_or_until_it_has_settled_sends_each_row_onc
     assert orders.info().message_count == 0
 
 
-def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name(
-    run_query, checkpoint, orders, *, tmp_path, monkeypatch
-):
+@pytest.fixture
+def write_parquet(tmp_path):
+    """The recipe of the page, for a directory of the test."""
     page = (Path(__file__).parents[2] / "docs/how-to/settle-what-a-query-reads.md").read_text()
     (code,) = re.findall(r"```python\n((?:(?!```).)*def write_parquet.*?)```", page, re.DOTALL)
     recipe: dict = {}
     exec(code.replace('"orders/', f'"{tmp_path}/orders/'), recipe)  # noqa: S102 - the page's code
+    return recipe["write_parquet"]
+
+
+def named_by(manifests):
+    """The bodies in the files that manifests name."""
+    named = [
+        Path(line) for manifest in manifests.iterdir() for line in manifest.read_text().splitlines()
+    ]
+    return Counter(row for path in named for row in read_table(path)["body"].to_pylist())
+
+
+def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name(
+    run_query, checkpoint, orders, *, write_parquet, tmp_path, monkeypatch
+):
     failed, named_at_syncs = [], []
     manifests = tmp_path / "orders" / "manifests"
     monkeypatch.setattr(
@@ -247,7 +261,7 @@ def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name
             failed.append(batch_id)
             rows.limit(3).write.parquet(f"{tmp_path}/orders/data/{batch_id}")
             raise RuntimeError("this was half a batch")
-        recipe["write_parquet"](rows, batch_id)
+        write_parquet(rows, batch_id)
 
     with pytest.raises(Exception, match="half a batch"):
         run_query(write, maxOffsetsPerTrigger="10")
@@ -258,15 +272,41 @@ def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name
     # A new checkpoint counts its batches from 0 again, and they are other ones.
     shutil.rmtree(checkpoint)
     orders.send(b"later")
-    run_query(recipe["write_parquet"])
+    run_query(write_parquet)
 
-    named = [
-        Path(line) for manifest in manifests.iterdir() for line in manifest.read_text().splitlines()
-    ]
     batches = len({*manifests.iterdir()})
     assert named_at_syncs == [at + after for at in range(batches) for after in (0, 1)]
-    found = Counter(row for path in named for row in read_table(path)["body"].to_pylist())
-    assert found == Counter([*(f"order {at}".encode() for at in range(COUNT)), b"later"])
+    assert named_by(manifests) == Counter(
+        [*(f"order {at}".encode() for at in range(COUNT)), b"later"]
+    )
+    assert orders.info().message_count == 0
+
+
+def test_an_old_driver_that_wakes_in_the_recipe_for_parquet_changes_no_batch_of_the_new_one(
+    run_query, orders, write_parquet, *, tmp_path, monkeypatch
+):
+    manifests, exists = tmp_path / "orders" / "manifests", Path.exists
+
+    def sleep_behind(path):
+        """Find no manifest; another driver writes the batch before this one goes on."""
+        found = exists(path)
+        if path.parent == manifests and not woken:
+            woken.append(path)
+            write_parquet(*given[0])
+        return found
+
+    def write(*batch):
+        given.append(batch)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "exists", sleep_behind)
+            write_parquet(*batch)
+
+    given, woken = [], []
+    with pytest.raises(Exception, match="File exists"):
+        run_query(write)
+    run_query(write)
+
+    assert named_by(manifests) == Counter(f"order {at}".encode() for at in range(COUNT))
     assert orders.info().message_count == 0
 
 
