@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from dray.model.files import name_as_text
+
 
 class JsonLogFormatter(logging.Formatter):
     """Writes a record as one line of JSON, a traceback included."""
@@ -24,7 +26,12 @@ class JsonLogFormatter(logging.Formatter):
         entry.update(getattr(record, "facts", {}))
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(entry).decode()
+        # A name may have bytes that are no UTF-8, and JSON takes none of those.
+        shown = {
+            key: name_as_text(each) if isinstance(each, str) else each
+            for key, each in entry.items()
+        }
+        return msgspec.json.encode(shown).decode()
 
 
 def log_to_stderr(level: str) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from dray.model.files import name_as_text
 from dray.store.chain import ChainedFile, decoded, moment, read_lines
 
 AUDIT_NAME: Final = "audit.jsonl"
@@ -53,9 +54,13 @@ class AuditLog(ChainedFile):
         self.append_all([(change, file, detail)], seen=seen, now=now)
 
     def append_all(self, changes: Sequence[tuple[str, str, str]], *, seen: str, now: float) -> None:
-        """The same of many, each a change, a file and a detail, with one sync."""
-        if changes:
+        """The same of many, each a change, a file and a detail, with one sync.
+
+        Bytes of a name that are no UTF-8 stand as escapes, because an entry is JSON.
+        """
+        told = [(each[0], name_as_text(each[1]), name_as_text(each[2])) for each in changes]
+        if told:
             time = moment(now)
-            self.add([AuditEntry(0, time, each[0], each[1], seen, each[2]) for each in changes])
-        for change, file, detail in changes if seen != "command" else ():
+            self.add([AuditEntry(0, time, each[0], each[1], seen, each[2]) for each in told])
+        for change, file, detail in told if seen != "command" else ():
             _log.warning("%s was %s by another program%s", file, change, detail and f": {detail}")

@@ -24,6 +24,7 @@ import msgspec
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
+from dray.model.files import name_as_text
 from dray.model.words import counted
 from dray.own_files import open_own_existing, replacing
 from dray.store.audit import AUDIT_NAME
@@ -89,11 +90,14 @@ def identity_of(data: Path) -> Identity:
     """Where the storage folder of a data directory is now."""
     folder = (data / FOLDER_NAME).resolve()
     status = folder.stat()
-    return Identity(str(folder), status.st_dev, status.st_ino)
+    return Identity(name_as_text(str(folder)), status.st_dev, status.st_ino)
 
 
 def take_stock(data: Path) -> dict[str, FileMark]:
-    """Every file and folder in the storage folder, by its name there; but not the lock."""
+    """Every file and folder in the storage folder, by its name there; but not the lock.
+
+    Bytes of a name that are no UTF-8 stand as escapes, because the manifest is JSON.
+    """
     return {name: mark for name, mark in _marks(data / FOLDER_NAME, "") if name != LOCK_NAME}
 
 
@@ -250,7 +254,7 @@ def _marks(
 ) -> Iterator[tuple[str, FileMark]]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
-            name = f"{prefix}{entry.name}"
+            name = f"{prefix}{name_as_text(entry.name)}"
             known = only_strangers and is_own_name(name)
             if entry.is_dir(follow_symlinks=False):
                 if not known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 
 from dray.daemon.logs import JsonLogFormatter, log_to_stderr
@@ -22,6 +23,14 @@ def test_a_log_line_is_one_json_object_with_its_traceback():
     assert (entry["level"], entry["logger"], entry["message"]) == ("error", "dray.x", "a é\nb")
     assert "KeyError: 'lost'" in entry["traceback"]
     assert entry["time"].endswith("+00:00")
+
+
+def test_a_name_that_is_no_utf8_is_logged_with_escapes():
+    name = os.fsdecode(b"caf\xe9")
+    record = logging.LogRecord("dray.x", logging.ERROR, __file__, 1, "%s is strange", (name,), None)
+    record.facts = {"subject": name, "times": 1}
+    entry = json.loads(JsonLogFormatter().format(record))
+    assert (entry["message"], entry["subject"]) == (r"caf\xe9 is strange", r"caf\xe9")
 
 
 def test_only_what_is_loud_enough_reaches_standard_error(capsys):

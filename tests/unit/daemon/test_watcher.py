@@ -96,6 +96,19 @@ def test_a_file_that_is_moved_is_told(disk, data):
     eventually(lambda: ("added", "lqs/mine", "running") in told(data))
 
 
+def test_a_name_that_is_no_utf8_is_told_and_ends_neither_the_audit_nor_the_store(data):
+    disk = opened(data)
+    (data / "storage" / os.fsdecode(b"caf\xe9")).write_text("hello")
+    (data / "storage" / "after").write_text("hello")
+    eventually(lambda: ("added", "after", "running") in told(data))
+    disk.close()
+    (data / "storage" / os.fsdecode(b"th\xe9")).write_text("hello")
+    opened(data).close()
+    opened(data).close()
+    named = [each for each in told(data) if each[0] == "added" and "\\" in each[1]]
+    assert named == [("added", r"caf\xe9", "running"), ("added", r"th\xe9", "start")]
+
+
 def test_folders_are_told_too(disk, data):
     (data / "storage" / "backup").mkdir()
     eventually(lambda: ("added", "backup", "running") in told(data))
