@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -97,6 +98,12 @@ def _finished(move: StoreMove, progress: Progress) -> MoveReport | None:
             f"the store of {move.source} was moved before, to {moved.to}; move it from there"
         )
     if not (move.target / FOLDER_NAME / LOG_NAME).exists():
+        further = read_mark(move.target / MOVED_NAME, Moved)
+        if further is not None:
+            raise StoreError(
+                f"the store of {move.source} was moved to {move.target} before, and from there to"
+                f" {further.to}; move it from there"
+            )
         raise StoreError(
             f"the store of {move.source} was moved to {move.target}, but there is none any more;"
             " bring it back there, or restore a backup; what is left in the old place is kept"
@@ -114,6 +121,7 @@ def _moved(move: StoreMove, progress: Progress) -> MoveReport:
     disk = RealDisk(move.source)
     disk.lock()
     try:
+        _check_files(move.source / FOLDER_NAME)
         _prepare(move, progress)
         report = _copy(move, progress)
         _tell(move, progress)
@@ -125,6 +133,17 @@ def _moved(move: StoreMove, progress: Progress) -> MoveReport:
         return report
     finally:
         disk.close()
+
+
+def _check_files(storage: Path) -> None:
+    """Raise StoreError for what cannot be copied byte by byte, before a byte is copied."""
+    for path in sorted(storage.rglob("*")):
+        kind = path.lstat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise StoreError(
+                f"{path} is neither a file nor a folder, and a move copies nothing else; put the"
+                " file that it leads to in its place, or remove it, and run the same move again"
+            )
 
 
 def _prepare(move: StoreMove, progress: Progress) -> None:
@@ -162,7 +181,7 @@ def _is_free(target: Path) -> bool:
 
 
 def _copy(move: StoreMove, progress: Progress) -> MoveReport:
-    names = [name for name in _files(move.source) if (move.source / name).is_file()]
+    names = list(_files(move.source))
     sizes = {name: (move.source / name).stat().st_size for name in names}
     total, done = sum(sizes.values()), 0
     free = shutil.disk_usage(move.target).free
@@ -190,8 +209,10 @@ def _copy(move: StoreMove, progress: Progress) -> MoveReport:
 
 
 def _files(data: Path) -> Iterator[str]:
-    storage = [f"{FOLDER_NAME}/{name}" for name in take_stock(data)]
-    yield from storage
+    folder = data / FOLDER_NAME
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path != folder / LOCK_NAME:
+            yield str(path.relative_to(data))
     for name in _BESIDE:
         if (data / name).exists():
             yield name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -262,3 +263,28 @@ def test_marks_that_cannot_be_read_stop_everybody(old, new):
     (old / MOVED_NAME).unlink()
     (old / MANIFEST_NAME).write_text("?")
     move_store(a_move(old, new), silent)
+
+
+def test_a_stranger_whose_name_is_no_utf8_moves_with_the_store(old, new):
+    stranger = os.fsdecode(b"storage/lqs/caf\xe9")
+    (old / stranger).write_text("not mine")
+    move_store(a_move(old, new), silent)
+    assert (new / stranger).read_text() == "not mine"
+    assert not (old / stranger).exists()
+
+
+@pytest.mark.parametrize("plant", [lambda path: path.symlink_to("QMLog"), os.mkfifo])
+def test_a_move_names_what_it_cannot_copy_before_it_copies_anything(old, new, plant):
+    plant(old / "storage" / "p0000009.mq")
+    with pytest.raises(StoreError, match=r"p0000009\.mq is neither a file nor a folder"):
+        move_store(a_move(old, new), silent)
+    assert not new.exists()
+    (old / "storage" / "p0000009.mq").unlink()
+    move_store(a_move(old, new), silent)
+
+
+def test_a_store_that_was_moved_twice_is_never_called_lost(old, new, tmp_path):
+    move_store(a_move(old, new), silent)
+    move_store(a_move(new, tmp_path / "third", "m2"), silent)
+    with pytest.raises(StoreError, match=f"from there to {tmp_path / 'third'}; move it from there"):
+        move_store(a_move(old, new, "m3"), silent)
