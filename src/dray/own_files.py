@@ -39,6 +39,10 @@ _KEPT = {
 """Sentences about a file that holds something."""
 
 
+class NotKeptError(OSError):
+    """A file that is not opened because of its kind, its names or its owner."""
+
+
 def make_own_folder(folder: Path) -> None:
     """Make a folder, if it is not there, that only its owner can enter; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
@@ -93,6 +97,15 @@ def open_own_existing(path: Path) -> int:
     return _opened(path, 0, FILE_MODE, _KEPT)
 
 
+def hindrance(path: Path) -> str:
+    """Why `open_own_existing` would refuse a file for its kind or its names; empty if it would not.
+
+    It opens nothing, and says nothing of the owner, because another user may ask. Raises OSError.
+    """
+    number = _wrong_kind(path.lstat())
+    return _KEPT[number].format(name=path.name) if number else ""
+
+
 def is_of_this_user(path: Path, status: os.stat_result) -> bool:
     """Whether this user owns a file or folder, or makes files with the same owner beside it.
 
@@ -111,7 +124,7 @@ def is_of_this_user(path: Path, status: os.stat_result) -> bool:
 
 def _opened(path: Path, flags: int, mode: int, refusals: dict[int, str]) -> int:
     def refused(number: int) -> OSError:
-        return OSError(number, refusals[number].format(name=path.name))
+        return NotKeptError(number, refusals[number].format(name=path.name))
 
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | _SAFELY | flags, mode)
@@ -121,13 +134,21 @@ def _opened(path: Path, flags: int, mode: int, refusals: dict[int, str]) -> int:
         raise refused(errno.ELOOP) from error
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise refused(errno.EINVAL)
-        if status.st_nlink > 1:
-            raise refused(errno.EMLINK)
+        wrong = _wrong_kind(status)
+        if wrong:
+            raise refused(wrong)
         if not is_of_this_user(path, status):
             raise refused(errno.EPERM)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _wrong_kind(status: os.stat_result) -> int:
+    """The number of the sentence about what is no regular file with one name; 0 for others."""
+    if stat.S_ISLNK(status.st_mode):
+        return errno.ELOOP
+    if not stat.S_ISREG(status.st_mode):
+        return errno.EINVAL
+    return errno.EMLINK if status.st_nlink > 1 else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,18 +13,20 @@ from dray.manager.change import LQS_EDITABLE, LQS_EVENTS, changed_in_file, check
 from dray.manager.disk import path_in_file
 from dray.manager.queue import StoredQueue
 from dray.offline.stopped import Offline
-from dray.store.access_log import verify_access_log
+from dray.own_files import hindrance
+from dray.store.access_log import ACCESS_NAME, verify_access_log
 from dray.store.audit import AUDIT_NAME
 from dray.store.decisions import LogState, Pair
-from dray.store.disk import LOCK_NAME
+from dray.store.disk import LOCK_NAME, SUB_FOLDERS
 from dray.store.log.checkpoint import PAIRS, CheckpointState
-from dray.store.lqs import FOLDER, NotAFileOfOursError, file_name, is_unfinished, read_file
+from dray.store.lqs import FOLDER, NotAFileOfOursError, file_name, read_file, unfinished
 from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verify_audit
 from dray.store.reading import ReadOnlyDisk
 from dray.store.recovery.survey import Sight, look
 
 _LEFT_TO_THE_LOG: Final = {Pair.NONE, Pair.TORN}
 _MOVED_ASIDE: Final = "a start moves it to quarantine"
+_UNTIL_THEN: Final = "a start refuses until then"
 
 
 class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -100,8 +104,21 @@ def check_checkpoints(disk: ReadOnlyDisk, report: CheckReport) -> None:
     for name in seen.cut:
         remedy = "it can be used; a start or the checkpoint after next makes it long enough"
         report.damage(name, "it was cut off, but has everything that counts", remedy=remedy)
-    for name in disk.names():
-        if not is_own_name(name) and name != LOCK_NAME:
+    _check_places(disk, report)
+
+
+def _check_places(disk: ReadOnlyDisk, report: CheckReport) -> None:
+    """Each name of the store belongs to a file or a folder, as a start wants it."""
+    files = disk.names()
+    for name in (*files, *disk.not_files()):
+        if name in SUB_FOLDERS:
+            if name in files or not disk.exists(name):
+                report.damage(name, "it is no folder", remedy=f"move it away; {_UNTIL_THEN}")
+        elif is_own_name(name) or name == LOCK_NAME:
+            wrong = disk.hindrance(name)
+            if wrong:
+                report.damage(name, wrong, remedy=_UNTIL_THEN)
+        elif name in files:
             report.note(name, "no queue manager gives such a name to a file")
 
 
@@ -122,22 +139,35 @@ def check_queue_files(offline: Offline, report: CheckReport) -> None:
     """The files of queues say what the state says."""
     if not offline.state.queue_files_kept:
         return
-    files = frozenset(offline.disk.names(FOLDER))
+    fates = unfinished(offline.disk)
+    files = {name: name for name in offline.disk.names(FOLDER) if name not in fates}
+    for new, name in fates.items():
+        fate = f"a start gives it the name {name}" if name else "a start removes it"
+        report.note(f"{FOLDER}/{new}", f"a crash left it unfinished; {fate}")
+        if name:
+            files[name] = new
     for queue in offline.state.queues:
         _check_queue_file(offline, queue, files, report)
     ours = {file_name(queue.number, path_in_file(queue)) for queue in offline.state.queues}
-    for name in sorted(files - ours):
-        fate = "a start finishes or removes it" if is_unfinished(name) else _MOVED_ASIDE
-        report.note(f"{FOLDER}/{name}", f"no queue has this file; {fate}")
+    for name in sorted(files.keys() - ours):
+        report.note(f"{FOLDER}/{name}", f"no queue has this file; {_MOVED_ASIDE}")
 
 
 def check_audit(path: Path, report: CheckReport) -> None:
     """The manifest can be read; the chains of the audit and the access log are unbroken."""
     try:
         read_manifest(path)
-    except (OSError, ValueError):
+    except ValueError:
         remedy = "a start tells so in the audit and writes it anew"
         report.damage(MANIFEST_NAME, "it cannot be read", remedy=remedy)
+    except OSError as error:
+        sentence = f"it cannot be read: {error.strerror}"
+        report.damage(MANIFEST_NAME, sentence, remedy=f"move it away; {_UNTIL_THEN}")
+    for name in (AUDIT_NAME, ACCESS_NAME):
+        wrong = os.path.lexists(path / name) and hindrance(path / name)
+        if wrong:
+            remedy = f"{_UNTIL_THEN}, unless its option `audit` is false"
+            report.damage(name, wrong, remedy=remedy)
     chain = verify_audit(path)
     if not chain.intact:
         report.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")
@@ -147,13 +177,15 @@ def check_audit(path: Path, report: CheckReport) -> None:
 
 
 def _check_queue_file(
-    offline: Offline, queue: StoredQueue, files: frozenset[str], report: CheckReport
+    offline: Offline, queue: StoredQueue, files: Mapping[str, str], report: CheckReport
 ) -> None:
-    name = f"{FOLDER}/{file_name(queue.number, path_in_file(queue))}"
+    """Check the file of one queue; `files` has the present name of each that a start will find."""
+    own = file_name(queue.number, path_in_file(queue))
+    name = f"{FOLDER}/{own}"
     event = LQS_EVENTS.get(queue.number)
-    if name.removeprefix(f"{FOLDER}/") not in files:
+    if own not in files:
         if offline.disk.exists(name):
-            remedy = "move it away; a start refuses until then"
+            remedy = f"move it away; {_UNTIL_THEN}"
             report.damage(name, "it is no file", queue=queue.name, remedy=remedy)
         elif event:
             sentence = f"event {event}: it is missing, and describes an internal queue"
@@ -162,7 +194,10 @@ def _check_queue_file(
             report.note(name, "it is missing; a start writes it anew", queue.name)
         return
     try:
-        found = read_file(offline.disk, name.removeprefix(f"{FOLDER}/"))
+        wrong = offline.disk.hindrance(f"{FOLDER}/{files[own]}")
+        if wrong:
+            raise NotAFileOfOursError(wrong)
+        found = read_file(offline.disk, files[own])
         changed = changed_in_file(found.description, queue)
         if not found.signed:
             check_editable(queue, changed, found.description)

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol, TypeAlias
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StorePoisoned
+from dray.own_files import NotKeptError
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -169,6 +170,8 @@ def translation(error: OSError, name: str, act: str) -> StoreError:
     if error.errno in NO_DESCRIPTORS:
         # Nothing was touched, and descriptors come back.
         return StoreFull(f"could not {reason}; raise `ulimit -n`", file=name)
+    if isinstance(error, NotKeptError) and act in _LOOKING:
+        return StoreError(f"could not {reason}, and start again", file=name)
     if error.errno in NO_ACCESS and act in _LOOKING:
         return no_access(error, name, act)
     return StorePoisoned(f"could not {reason}; {LOOK_AT_THE_DISK}", file=name)

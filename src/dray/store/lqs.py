@@ -119,7 +119,7 @@ def parse_file_name(name: str) -> FileName | None:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a crash left that name while a file was written: a start finishes or removes it."""
+    """Whether a crash left that name while a file was written; `unfinished` tells its fate."""
     return name.endswith(_NEW) and parse_file_name(name.removesuffix(_NEW)) is not None
 
 
@@ -350,13 +350,11 @@ class QueueFiles:
 
     def names(self) -> list[str]:
         """All files there are, after what a crash left unfinished is finished or gone."""
-        names = set(self._disk.names(FOLDER))
-        for new in sorted(name for name in names if is_unfinished(name)):
-            name = new.removesuffix(_NEW)
-            if name in names or not self._is_whole(new):
-                self._disk.remove(f"{FOLDER}/{new}")
-            else:
+        for new, name in unfinished(self._disk).items():
+            if name:
                 self._disk.rename(f"{FOLDER}/{new}", f"{FOLDER}/{name}")
+            else:
+                self._disk.remove(f"{FOLDER}/{new}")
         return self._disk.names(FOLDER)
 
     def is_taken(self, name: str) -> bool:
@@ -370,12 +368,6 @@ class QueueFiles:
     def image(self, name: str) -> bytes:
         """The bytes of a file. Raises `NotAFileOfOursError` if it cannot be read."""
         return _image(self._disk, name)
-
-    def _is_whole(self, name: str) -> bool:
-        try:
-            return self.read(name).signed
-        except NotAFileOfOursError:
-            return False
 
     def replace_damaged(self, name: str, description: Description) -> str:
         """Move a file to quarantine and write it anew; at no moment could it seem to be missing.
@@ -403,6 +395,26 @@ class QueueFiles:
         self._disk.sync_directory(QUARANTINE)
         self._disk.sync_directory(FOLDER)
         return f"{QUARANTINE}/{apart}"
+
+
+def unfinished(disk: ReadableDisk) -> dict[str, str]:
+    """The names that a crash left while files were written, and the name that a start gives each.
+
+    That name is empty if the start removes the file: it is not whole, or the older one is there.
+    """
+    names = set(disk.names(FOLDER))
+    fates = {}
+    for new in sorted(name for name in names if is_unfinished(name)):
+        name = new.removesuffix(_NEW)
+        fates[new] = name if name not in names and _is_whole(disk, new) else ""
+    return fates
+
+
+def _is_whole(disk: ReadableDisk, name: str) -> bool:
+    try:
+        return read_file(disk, name).signed
+    except NotAFileOfOursError:
+        return False
 
 
 def read_file(disk: ReadableDisk, name: str) -> Found:

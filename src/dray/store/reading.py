@@ -10,6 +10,7 @@ import os
 from typing import Final
 
 from dray.errors import StoreCorrupt, StoreError
+from dray.own_files import hindrance
 from dray.store.decisions import BRING_IT_BACK
 from dray.store.disk import (
     FOLDER_NAME,
@@ -46,7 +47,8 @@ class ReadOnlyDisk(StoreFolder):
     def lock(self) -> None:
         """Keep managers out while we read. Raises StoreLocked if one is in."""
         try:
-            descriptor = os.open(self._folder / LOCK_NAME, os.O_RDONLY)
+            # Nobody writes to a pipe of that name, and so nobody would end the wait for it.
+            descriptor = os.open(self._folder / LOCK_NAME, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -63,6 +65,11 @@ class ReadOnlyDisk(StoreFolder):
                 raise no_access(error, name, "open") from error
             sentence = f"{name} cannot be opened: {error.strerror}; {BRING_IT_BACK}"
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name) from error
+
+    def hindrance(self, name: str) -> str:
+        """Why a start would not open the file of that name, for its kind or its names; or empty."""
+        with translated(name, "look for"):
+            return hindrance(self._folder / name)
 
     def names(self, folder: str = "") -> list[str]:
         """The files of a folder, sorted; none if there is no such folder."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from dray.daemon.watcher import AuditedDisk
+from dray.errors import StoreError, StorePoisoned
 from dray.model.queue import QueueOptions
 from dray.offline.checking import check_store
 from dray.store.lqs import FOLDER, file_name
@@ -89,13 +92,79 @@ def test_a_file_that_is_older_than_the_state_is_noted(tmp_path: Path, folder: Pa
 @pytest.mark.parametrize(
     ("name", "fate"),
     [
-        ("notes.txt", "a start moves it to quarantine"),
-        (file_name(77, "nowhere"), "a start moves it to quarantine"),
-        (f"{NAME}.new", "a start finishes or removes it"),
+        ("notes.txt", "no queue has this file; a start moves it to quarantine"),
+        (file_name(77, "nowhere"), "no queue has this file; a start moves it to quarantine"),
+        (f"{NAME}.new", "a crash left it unfinished; a start removes it"),
     ],
 )
 def test_a_file_of_no_queue_is_noted_with_its_fate(tmp_path: Path, folder: Path, name, fate):
     (folder / name).write_text("x")
-    assert said(tmp_path) == [("note", f"{FOLDER}/{name}", f"no queue has this file; {fate}", "")]
+    assert said(tmp_path) == [("note", f"{FOLDER}/{name}", fate, "")]
     restarted(tmp_path)
     assert not (folder / name).exists()
+
+
+def test_a_file_that_a_start_finishes_is_not_called_missing(tmp_path: Path, folder: Path):
+    internal = next(folder.glob("00000002.*")).name
+    (folder / internal).rename(folder / f"{internal}.new")
+    what = f"a crash left it unfinished; a start gives it the name {internal}"
+    assert said(tmp_path) == [("note", f"{FOLDER}/{internal}.new", what, "")]
+    report = restarted(tmp_path).manager.files_report
+    assert (report.missing, report.quarantined) == ([], [])
+
+
+def linked(file: Path, elsewhere: Path) -> None:
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+
+
+def named_twice(file: Path, elsewhere: Path) -> None:
+    os.link(file, elsewhere)
+
+
+def test_a_pipe_in_the_place_of_the_lock_is_damage_and_is_not_waited_for(
+    tmp_path: Path, folder: Path
+):
+    (folder.parent / "lock").unlink()
+    os.mkfifo(folder.parent / "lock")
+    assert said(tmp_path)[0][:2] == ("damage", "lock")
+
+
+@pytest.mark.parametrize("plant", [linked, named_twice])
+@pytest.mark.parametrize("name", ["QMLog", "MQTrans.lg1", "MQInSeqs.lg2", "l0000001.mq", "lock"])
+def test_a_file_that_a_start_would_not_open_is_damage(tmp_path: Path, folder: Path, name, plant):
+    plant(folder.parent / name, tmp_path / "elsewhere")
+    ((severity, file, _, remedy),) = said(tmp_path)
+    assert (severity, file, remedy) == ("damage", name, "a start refuses until then")
+    with pytest.raises(StoreError) as caught:
+        started(tmp_path)
+    assert not isinstance(caught.value, StorePoisoned)
+
+
+@pytest.mark.parametrize("plant", [linked, named_twice])
+def test_a_queue_file_that_a_start_would_not_open_goes_to_quarantine(
+    tmp_path: Path, folder: Path, plant
+):
+    plant(folder / NAME, tmp_path / "elsewhere")
+    ((severity, file, _, remedy),) = said(tmp_path)
+    assert (severity, file) == ("damage", f"{FOLDER}/{NAME}")
+    assert remedy == "a start moves it to quarantine and writes it anew"
+    assert restarted(tmp_path).manager.files_report.quarantined == [NAME]
+
+
+@pytest.mark.parametrize("name", ["quarantine", "../audit.jsonl", "../manifest.json"])
+def test_something_else_in_the_place_of_a_file_or_a_folder_is_damage(
+    tmp_path: Path, folder: Path, name
+):
+    place = folder.parent / name
+    if name == "quarantine":
+        place.write_text("x")
+    elif name == "../audit.jsonl":
+        place.symlink_to("elsewhere")
+    else:
+        place.mkdir()
+    ((severity, file, _, remedy),) = said(tmp_path)
+    assert (severity, file) == ("damage", Path(name).name)
+    assert "a start refuses until then" in remedy
+    with pytest.raises(StoreError):
+        AuditedDisk(tmp_path).lock()
