@@ -141,7 +141,8 @@ def _make_store(disk: RealDisk, reader: ArchiveReader, making: _Making) -> None:
     # Both files of each pair, because the log does not tell how this state came to be.
     store.checkpoint(Snapshots.parted(image))
     store.checkpoint(Snapshots.parted(image))
-    store.append(encode_fact(Restored(reader.about.taken_us, making.now_us)))
+    taken_us = reader.about.taken_us
+    store.append(encode_fact(Restored(taken_us, state.restored_at(making.now_us, taken_us))))
     store.close()
 
 

@@ -98,7 +98,7 @@ class Strangers:
         context = self.context
         if not self.skipped_ahead:
             self.skipped_ahead = True
-            context.record(Restored(0, context.now_us))
+            context.record(Restored(0, context.state.restored_at(context.now_us)))
 
     def has_told(self, session: Session, head: OpenStream) -> bool:
         """Whether all that the source of a stream has heard was told by this store, as it is now.
@@ -112,7 +112,7 @@ class Strangers:
         if told is Told.BY_ANOTHER_COPY:
             self._tell_of_own_loss(session, head.stream)
             if identity.restored_us <= restored_us:
-                context.record(Restored(0, max(context.now_us, restored_us + 1)))
+                context.record(Restored(0, context.state.restored_at(context.now_us, restored_us)))
         return told is Told.BY_THIS_STORE
 
     def _tell_of_own_loss(self, session: Session, stream: int) -> None:

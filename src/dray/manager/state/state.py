@@ -48,6 +48,8 @@ from dray.store.log.checkpoint import TRANSACTIONS
 NUMBERS_PER_MICROSECOND = 1 << 10
 """By how much a restore moves the next number ahead: a lease of numbers a millisecond since 1970,
 more than any manager gives out."""
+RESTORE_LEAP_US = 1 << 45
+"""By how much a restore moves everything ahead if the clock was set back: about a year."""
 
 
 class State(QueueContents):
@@ -238,6 +240,17 @@ class State(QueueContents):
         self.prepared.pop(fact.transaction, None)
         if fact.transaction:
             self.outcomes.add(fact.transaction)
+
+    def restored_at(self, now_us: int, before_us: int = 0) -> int:
+        """The time from which a restore counts: later than `before_us` and all earlier ones.
+
+        By a clock that was set back, numbers would begin where they have been given out. The time
+        of the year is in the leap, because two restores of one backup have to differ too.
+        """
+        latest = max(self.positions_from, before_us)
+        if now_us > latest:
+            return now_us
+        return latest + RESTORE_LEAP_US + now_us % RESTORE_LEAP_US
 
     def _apply_restored(self, fact: facts.Restored) -> None:
         """Skip every number that may have been given out after the backup was taken.

@@ -320,6 +320,32 @@ def test_no_number_that_may_have_been_given_out_since_is_given_out_again(driver:
     assert outcome.status == "unknown"
 
 
+@pytest.mark.parametrize("back_s", [1.0, 86_400.0, LATER])
+def test_a_clock_that_was_set_back_before_a_restore_leads_to_no_number_twice(
+    driver: ManagerDriver, back_s: float
+):
+    first = driver.session()
+    first.create("orders")
+    once = restored(driver, draw(first, begin(first)), "once")
+    caller = once.session()
+    queue = caller.open("orders")
+    archive = draw(caller, begin(caller))
+    given = set(caller.send(queue, *(Message(body=b"after") for _ in range(100))))
+    places = {each.lookup_id for each in caller.receive(queue, max_messages=100)[0]}
+    for at, name in enumerate(("twice", "thrice")):
+        again = restored(once, archive, name, LATER - back_s + at)
+        asks = again.session()
+        orders = asks.open("orders")
+        outcome = asks.call(message_frames.Outcome(f"{driver.manager_id}\\{max(given)}"))
+        assert outcome.status == "unknown"
+        fresh = asks.send(orders, Message(body=b"new"))
+        (envelope,), _ = asks.receive(orders)
+        assert given.isdisjoint(fresh)
+        assert envelope.lookup_id not in places
+        given.update(fresh)
+        places.add(envelope.lookup_id)
+
+
 def test_a_restored_manager_that_crashes_is_still_restored(driver: ManagerDriver):
     caller = driver.session()
     queue = caller.create("orders")

@@ -29,6 +29,7 @@ from dray.manager.facts import (
 )
 from dray.manager.queue import ORDER_QUEUE, Account
 from dray.manager.state import State
+from dray.manager.state.state import RESTORE_LEAP_US
 from dray.manager.state.stream_ends import StreamEnd, StreamEnds
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import RECEIPT_BYTES
@@ -158,6 +159,14 @@ def test_confirmations_wait_until_their_source_has_them_and_a_restore_gives_high
     assert state.outbox.after(key, 0, 9) == (3, told[2:])
     state.apply(Restored(0, 1000))
     assert state.outbox.after(key, 0, 9) == (1000, told[2:])
+
+
+def test_a_restore_counts_from_a_time_after_all_earlier_ones_whatever_the_clock_says() -> None:
+    state = state_after(Restored(0, 1_000))
+    assert state.restored_at(1_001) == 1_001
+    early = [state.restored_at(1_000), state.restored_at(0), state.restored_at(7, 2_000)]
+    assert min(early) >= 1_000 + RESTORE_LEAP_US
+    assert len(set(early)) == len(early)
 
 
 def test_a_restore_begins_queues_above_one_for_each_second_since_1970() -> None:
