@@ -46,6 +46,22 @@ class Moving(msgspec.Struct, frozen=True, kw_only=True):
 def check_location(data: Path) -> None:
     """Raise StoreMoved if the store of a data directory is elsewhere; end a move that happened."""
     refuse_if_moved(data)
+    mark = data / MOVING_NAME
+    if mark.exists():
+        mark.unlink(missing_ok=True)
+        sync_folder(data)
+
+
+def refuse_if_moved(data: Path) -> None:
+    """Raise StoreMoved if the store of a data directory is elsewhere; for those who only read."""
+    moved = read_mark(data / MOVED_NAME, Moved)
+    if moved is not None:
+        raise StoreMoved(
+            f"the store of {data} was moved to {moved.to} ({moved.when}); use that directory, or"
+            f" remove {data / MOVED_NAME} to begin a new store here",
+            directory=str(data),
+            to=moved.to,
+        )
     moving = read_mark(data / MOVING_NAME, Moving)
     if moving is None:
         return
@@ -57,20 +73,6 @@ def check_location(data: Path) -> None:
             f" {data}",
             directory=str(data),
             to=moving.source,
-        )
-    (data / MOVING_NAME).unlink(missing_ok=True)
-    sync_folder(data)
-
-
-def refuse_if_moved(data: Path) -> None:
-    """Raise StoreMoved if the store of a data directory was moved away; for those who only read."""
-    moved = read_mark(data / MOVED_NAME, Moved)
-    if moved is not None:
-        raise StoreMoved(
-            f"the store of {data} was moved to {moved.to} ({moved.when}); use that directory, or"
-            f" remove {data / MOVED_NAME} to begin a new store here",
-            directory=str(data),
-            to=moved.to,
         )
 
 

@@ -17,9 +17,11 @@ from dray.store.disk import (
     LOCK_NAME,
     MESSAGE_FILE_UNREADABLE,
     NO_ACCESS,
+    NO_DESCRIPTORS,
     ReadableFile,
     no_access,
     translated,
+    translation,
 )
 from dray.store.heap.heap import Extent, file_name
 from dray.store.heap.heap_file import missing_file, short_file
@@ -52,6 +54,8 @@ class ReadOnlyDisk(StoreFolder):
         except FileNotFoundError:
             return
         except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                raise translation(error, LOCK_NAME, "open") from error
             raise no_access(error, LOCK_NAME, "open") from error
         self._take_lock(descriptor)
         self._lock = descriptor
@@ -61,8 +65,8 @@ class ReadOnlyDisk(StoreFolder):
         try:
             return RealFile(name, os.open(self._folder / name, os.O_RDONLY))
         except OSError as error:
-            if error.errno in NO_ACCESS:
-                raise no_access(error, name, "open") from error
+            if error.errno in NO_ACCESS or error.errno in NO_DESCRIPTORS:
+                raise translation(error, name, "open") from error
             sentence = f"{name} cannot be opened: {error.strerror}; {BRING_IT_BACK}"
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name) from error
 

@@ -408,6 +408,21 @@ def test_who_only_looks_and_may_not_is_told_so_and_not_of_damage(
     assert type(raised.value) is StoreError
 
 
+@pytest.mark.parametrize("look", [ReadOnlyDisk.lock, lambda disk: disk.open("f")])
+def test_without_a_descriptor_who_only_looks_is_told_so_and_not_of_damage(
+    tmp_path, monkeypatch, look
+):
+    RealDisk(tmp_path).open("f").close()
+    disk = ReadOnlyDisk(tmp_path)
+
+    def refused(*_, **__):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(StoreFull, match=r"Too many open files; raise `ulimit -n`$"):
+        look(disk)
+
+
 def test_a_folder_opened_for_reading_names_a_file_that_cannot_be_opened(tmp_path):
     RealDisk(tmp_path).open("g").close()
     disk = ReadOnlyDisk(tmp_path)

@@ -48,11 +48,11 @@ def test_a_store_that_nobody_moves_starts(old):
 
 def test_while_a_store_is_copied_it_starts_and_the_copy_is_refused(old, new):
     mark_moving(old, new)
-    check_location(old)
-    with pytest.raises(StoreMoved, match="unfinished copy of the store") as refused:
-        check_location(new)
-    assert (refused.value.directory, refused.value.to) == (str(new), str(old))
-    refuse_if_moved(new)
+    for look in (check_location, refuse_if_moved):
+        look(old)
+        with pytest.raises(StoreMoved, match="unfinished copy of the store") as refused:
+            look(new)
+        assert (refused.value.directory, refused.value.to) == (str(new), str(old))
 
 
 def test_a_store_that_was_moved_is_refused_where_it_was_and_starts_where_it_is(old, new):
@@ -62,6 +62,8 @@ def test_a_store_that_was_moved_is_refused_where_it_was_and_starts_where_it_is(o
         with pytest.raises(StoreMoved, match=r"was moved to .* \(today\)") as refused:
             look(old)
         assert (refused.value.directory, refused.value.to) == (str(old), str(new))
+    refuse_if_moved(new)
+    assert (new / MOVING_NAME).exists(), "who only reads changes nothing"
     check_location(new)
     assert list(new.iterdir()) == [], "the start has ended the move"
     check_location(new)
