@@ -45,6 +45,15 @@ def test_a_service_may_write_where_its_file_of_options_has_data_and_sockets(unit
     assert values(lines, "RuntimeDirectory") == ["%N web"]
 
 
+def test_a_dollar_is_written_twice_in_the_command_and_nowhere_else(unit, monkeypatch):
+    """A unit reads it in commands only: elsewhere two would be another path or another address."""
+    monkeypatch.setenv("DRAY_CA", "/etc/cash$.pem")
+    lines = unit("serve", "--data", "/srv/cash$%")
+    assert values(lines, "ReadWritePaths")[0] == "/srv/cash$%%"
+    assert values(lines, "ExecStart")[0].endswith(" serve --data /srv/cash$$%%")
+    assert "DRAY_CA=/etc/cash$.pem" in values(lines, "Environment")
+
+
 def test_the_unit_of_a_receiver_lets_its_command_end(unit):
     """By default systemd sends SIGTERM to the command of `--exec`, too, and that try has failed."""
     receive = ("receive", "orders", "--large", "--to", "/srv/out", "--follow", "--url", CALLED)

@@ -156,7 +156,7 @@ Wants=network-online.target
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart={" ".join(map(_quoted, service.command))}
+ExecStart={" ".join(_quoted(each.replace("$", "$$")) for each in service.command)}
 WorkingDirectory={_quoted_path(service.home)}
 User={service.account}
 Restart=on-failure
@@ -319,8 +319,8 @@ def _is_below(path: Path, *folders: str) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """One word of a unit: systemd takes away quotes, and reads % and $."""
-    text = text.replace("%", "%%").replace("$", "$$")
+    """One word of a unit: systemd takes away quotes, and reads %; only in a command it reads $."""
+    text = text.replace("%", "%%")
     if text and not any(each in " \t\n\"'\\;" for each in text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
