@@ -14,7 +14,17 @@ import pytest
 
 import dray as client
 from dray.testing.processes import ManagerProcess
-from tests.integration.commands import COMMAND, dray, environment, finish, run, started, until
+from tests.integration.commands import (
+    COMMAND,
+    WITHIN_S,
+    Said,
+    dray,
+    environment,
+    finish,
+    run,
+    started,
+    until,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +90,16 @@ def test_a_file_of_options_is_written_once_and_is_good(tmp_path):
     file.write_text("\n".join(options))
     assert len(tomllib.loads(file.read_text())) > 15
     dray("config", "check", file).assert_good()
+
+
+def test_a_file_of_options_for_which_there_is_no_room_is_not_in_the_way_of_the_next_try(tmp_path):
+    file = tmp_path / "dray.toml"
+    # A write beyond the limit of a file's size fails as on a full disk.
+    full = ["prlimit", "--fsize=100", *COMMAND, "config", "init", str(file)]
+    done = subprocess.run(full, capture_output=True, check=False, timeout=WITHIN_S)
+    said = Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+    said.assert_error("target-unwritable")
+    dray("config", "init", file).assert_good()
 
 
 def test_a_file_that_leaves_the_data_directory_to_the_command_line_is_checked_and_explained(

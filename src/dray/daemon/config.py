@@ -52,6 +52,7 @@ _WORDS: Final = {
     "null": "nothing",
 }
 _CALLERS: Final = ("user:", "group:", "cert:", "token:", "anyone")
+_PATHS: Final = ("data", "socket", "tls_cert", "tls_key", "tls_ca", "tls_client_ca")
 _KINDS_OF_OPTIONS: Final = frozenset({int, float, bool, list, tuple, dict})
 
 Size = int | str
@@ -147,6 +148,9 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
 
     def __post_init__(self) -> None:
         """Refuse what has the right type and makes no sense; raises `InvalidConfiguration`."""
+        for field in _PATHS:
+            if "\0" in (getattr(self, field) or ""):
+                raise InvalidConfiguration(f"{field}: a path has no zero bytes; choose another")
         for field in ("quota", "journal_quota"):
             _limit(field, getattr(self, field))
         if _size("log_bytes", self.log_bytes) < LOG_BYTES_MIN:

@@ -68,11 +68,13 @@ def test_routes_name_managers_as_addresses_do():
         ({"express_memory": -1}, "express_memory"),
         ({"low_water": "unlimited"}, "low_water: 'unlimited' is not a size"),
         ({"low_water": -1}, "low_water: -1 is not a size"),
+        ({"data": "a\0b"}, "data: a path has no zero bytes"),
+        ({"tls_ca": "a\0b"}, "tls_ca: a path has no zero bytes"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(given, sentence):
     with pytest.raises(InvalidConfiguration, match=sentence):
-        read_options(data="d", **given)
+        read_options(**({"data": "d"} | given))
 
 
 def test_the_low_water_mark_is_a_size_that_the_disk_has():

@@ -36,7 +36,13 @@ def init(settings: Settings, file: Path | None) -> None:
         return
     try:
         with file.open("x", encoding="utf-8") as target:
-            target.write(text)
+            try:
+                target.write(text)
+                target.flush()
+            except OSError:
+                # Half a file of ours would be in the way of the same command.
+                file.unlink()
+                raise
     except OSError as error:
         raise TargetUnwritable(
             f"{file} cannot be written: {error.strerror}; choose another name", path=str(file)

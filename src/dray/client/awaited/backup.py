@@ -62,7 +62,8 @@ def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
             hold(file.fileno())
             yield file
     except OSError as error:
-        sentence = f"{path} cannot be written: {error.strerror or error}"
+        reason = error.strerror or error
+        sentence = f"{path} cannot be written: {reason}; mend that, or name another file"
         raise TargetUnwritable(sentence, path=str(path)) from error
 
 
