@@ -40,6 +40,7 @@ from dray.manager.change.lqs import (
 )
 from dray.manager.change.names import (
     create_queue,
+    is_own,
     journal_of,
     known_queue,
     next_hop,

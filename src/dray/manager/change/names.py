@@ -30,11 +30,23 @@ def known_queue(context: Context, name: str) -> StoredQueue | None:
 
 
 def seen_from_here(context: Context, name: str) -> QueueAddress:
-    """A name taken apart; the address of a queue of this manager's own is its plain name."""
+    """A name taken apart; the address of a queue of this manager's own is its plain name.
+
+    While messages wait in an outgoing queue of that name, the name leads to them, and later
+    messages join them: otherwise nobody could look at them, give them up or keep their order.
+    """
     address = parse_queue_address(name)
-    if address.remote and Peer(address.host, address.port) in context.state.identity.own_addresses:
-        return QueueAddress(address.queue, address.sub_queue)
-    return address
+    if not address.remote or not is_own(context, Peer(address.host, address.port)):
+        return address
+    queue = context.state.queues.find(str(address))
+    if queue is not None and queue.route and is_own(context, queue.route.peer) and queue.index:
+        return address
+    return QueueAddress(address.queue, address.sub_queue)
+
+
+def is_own(context: Context, peer: Peer) -> bool:
+    """Whether others reach this queue manager at an address."""
+    return peer._replace(secure=False) in context.state.identity.own_addresses
 
 
 def _local(context: Context, address: QueueAddress) -> StoredQueue:

@@ -142,6 +142,16 @@ def behind(peer: Peer, upto: int) -> str:
     )
 
 
+def leads_back(peer: Peer) -> str:
+    """Why nothing can be delivered to an address that has become one of this manager's own."""
+    return (
+        f"{address_of(peer)} has become an address of this queue manager itself (`listen` or"
+        " `addresses`), and the messages were sent before; if another queue manager is there,"
+        " correct that option, else give them up with `dray queue delete`, which tells their"
+        " senders"
+    )
+
+
 def forget_old_ends(context: Context) -> None:
     """Give up on peers that could not be told for too long that a stream has ended."""
     before_us = context.now_us - int(END_AGE_S_MAX * MICROSECONDS)

@@ -37,6 +37,7 @@ from dray.delivery.refusal import RefusalNote
 from dray.delivery.sequences import may_be_known
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
+from dray.manager.change import is_own
 from dray.manager.entries import lookup_id_of
 from dray.manager.events import HangUp, LinkSend, Peer
 from dray.manager.facts import EndForgotten, StreamDiverged, StreamRenewed
@@ -50,6 +51,7 @@ from dray.manager.peers.linking import (
     behind,
     diverged,
     forget_old_ends,
+    leads_back,
     older_copy,
     refused_for_a_copy,
 )
@@ -206,6 +208,7 @@ class Links:
         link.jitter = link.jitter if jitter is None else jitter
         if link.state is LinkState.DOWN:
             return
+        reason = leads_back(peer) if is_own(self.context, peer) else reason
         link.changed(LinkState.DOWN, reason, self.context.now)
         link.told.clear()
         self._relay.down(peer)

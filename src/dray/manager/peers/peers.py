@@ -208,7 +208,8 @@ def greet_manager(context: Context, session: Session, head: Hello) -> None:
             context.notices.add(NoticeKind.OTHER_COPY, session.caller.place, sentence)
         raise ProtocolError(
             "a manager with this manager's own id called: a queue's address leads back to its own"
-            " manager, or one data directory was copied from the other"
+            " manager, which the option `addresses` has to name, or one data directory was copied"
+            " from the other"
         )
     if len(head.incarnations) > INCARNATIONS_KEPT:
         raise ProtocolError(f"a manager says its last {INCARNATIONS_KEPT} incarnations at most")

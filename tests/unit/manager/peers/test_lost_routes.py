@@ -254,3 +254,30 @@ def test_who_asks_to_forward_to_the_manager_that_he_asks_gets_its_queue(tmp_path
     net.deliver()
     assert receiver.receive(orders)[1] == [b"x"]
     assert dead(caller) == [(MessageClass.NACK_ACCESS_DENIED, b"x")]
+
+
+def test_messages_that_wait_for_an_address_that_becomes_its_own_are_shown_and_given_up_in_order(
+    tmp_path: Path,
+) -> None:
+    net = Net(tmp_path, "ab", {"a": {"c": "b"}})
+    net.block("b", "c")
+    caller = net["a"].session()
+    outgoing = caller.open(address("c", "orders"))
+    caller.send(outgoing, Message(body=b"before", **DEAD))
+    net.deliver()
+    net.crash("b")
+    net["b"].turn(Reachable(frozenset({Peer("c", 7340)})))
+    local = net["b"].session()
+    orders = local.create("orders")
+    caller.send(outgoing, Message(body=b"after", **DEAD))
+    net.advance(31.0)
+    info = local.call(queue_frames.DescribeQueue(address("c", "orders"))).info
+    assert (info.kind, info.message_count) == ("outgoing", 2), "nothing overtakes what waits"
+    assert info.delivery is not None
+    assert "dray queue delete" in info.delivery.history[-1].reason
+    local.call(queue_frames.DeleteQueue(address("c", "orders")))
+    net.deliver()
+    assert [body for _, body in dead(caller)] == [b"before", b"after"]
+    caller.send(outgoing, Message(body=b"anew"))
+    net.deliver()
+    assert local.receive(orders)[1] == [b"anew"]
