@@ -56,7 +56,7 @@ class Clearing:
         except (FileNotFoundError, NotADirectoryError):
             return True
         try:
-            # Whatever becomes of the names above it meanwhile, the file is still in this folder.
+            # The file is still in this folder when the names above it change.
             return self._clear_in(folder, full.name, file)
         finally:
             os.close(folder)
