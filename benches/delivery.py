@@ -20,7 +20,7 @@ from benches.results import Result
 from dray.errors import DrayError
 from dray.model.limits import LINK_WINDOW_BYTES
 from dray.testing.processes import ManagerProcess
-from tests.lines.bad_line import BadLine
+from tests.lines.line import Line
 
 SMALL_BYTES, SMALL_COUNT, BATCH = 1024, 50_000, 100
 BIG_BYTES, BIG_BATCH = 4_000_000, 10
@@ -82,7 +82,7 @@ def _plain(payload: Path) -> float:
     """Seconds of a plain TCP stream through the long line, from memory to nowhere."""
     with (
         ClientProcess("plain_send", path=str(payload), memory=True, host=LOOPBACK) as sender,
-        BadLine(sender.told()["port"], DELAY_S) as line,
+        Line(sender.told()["port"], delay_s=DELAY_S).listen() as line,
         ClientProcess("plain_receive", port=line.port, to="", host=LOOPBACK) as receiver,
     ):
         seconds = receiver.result()["seconds"]
@@ -101,7 +101,7 @@ def timed_arrival(
         there = stack.enter_context(ManagerProcess("there", folder, options))
         port = there.port
         if delay_s is not None:
-            port = stack.enter_context(BadLine(there.port, delay_s)).port
+            port = stack.enter_context(Line(there.port, delay_s=delay_s).listen()).port
         manager = stack.enter_context(there.connect())
         queue = manager.create_queue("orders")
         sent = client(sender, url=source.url, queue=f"dray://127.0.0.1:{port}/orders", **arguments)

@@ -20,8 +20,8 @@ from benches.processes import ClientProcess
 from benches.results import Result
 from dray.errors import DrayError
 from dray.testing.processes import ManagerProcess
-from tests.lines.bad_line import BadLine
 from tests.lines.cable import Faults
+from tests.lines.line import Line
 from tests.lines.namespaces import Place, cabled, why_not
 
 BAR, DELAY_BAR = 0.5, 0.8
@@ -133,5 +133,5 @@ def _line(port: int, delay_s: float) -> Iterator[int]:
     if not delay_s:
         yield port
         return
-    with BadLine(port, delay_s) as line:
+    with Line(port, delay_s=delay_s).listen() as line:
         yield line.port

@@ -14,14 +14,14 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 from benches.limits import make_payload
 from benches.processes import ClientProcess, client
 from benches.results import Result
 from dray.testing.processes import ManagerProcess
-from tests.lines.bad_line import BadLine
+from tests.lines.line import Line
 
 BAR_MS = 50
 EVERY_S = 0.02
@@ -111,11 +111,10 @@ def _between(folder: Path, payload: Path, *, line: bool) -> tuple[Pings, Pings]:
         with there.connect() as manager:
             for name in ("large", "statusq", "small"):
                 manager.create_queue(name)
-        proxy: AbstractContextManager[BadLine | None] = nullcontext()
+        port = there.port
         if line:
-            proxy = BadLine(there.port, LINE_DELAY_S, LINE_BYTES_S)
-        narrow = stack.enter_context(proxy)
-        port = there.port if narrow is None else narrow.port
+            narrow = Line(there.port, delay_s=LINE_DELAY_S, rate_bytes_s=LINE_BYTES_S)
+            port = stack.enter_context(narrow.listen()).port
         far = f"dray://127.0.0.1:{port}"
 
         def pings(seconds: float) -> Pings:

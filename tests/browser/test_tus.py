@@ -13,7 +13,7 @@ from tests.browser.conftest import CACHE
 from tests.browser.programs import Stage, managed
 from tests.integration.commands import dray as command
 from tests.integration.commands import until
-from tests.lines.bad_line import BadLine
+from tests.lines.line import Line
 
 pytestmark = pytest.mark.slow
 CLIENT = CACHE / "node_modules" / "tus-js-client" / "dist" / "tus.min.js"
@@ -67,7 +67,8 @@ def test_tus_js_client_in_a_browser_goes_on_after_a_dropped_connection(open_page
     if not CLIENT.exists():
         said = "no tus-js-client: run `make browser`"
         (pytest.fail if os.environ.get("DRAY_BROWSER") == "required" else pytest.skip)(said)
-    with stage.connect() as manager, BadLine(int(stage.address.rpartition(":")[2])) as line:
+    port = int(stage.address.rpartition(":")[2])
+    with stage.connect() as manager, Line(port).listen() as line:
         films = dray.LargeMessageQueue(manager.create_queue("films"))
         through = SimpleNamespace(address=f"http://127.0.0.1:{line.port}", cookie=stage.cookie)
         page = open_page("/sample", at=through)

@@ -14,7 +14,7 @@ import pytest
 import dray
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
-from tests.lines.bad_line import BadLine
+from tests.lines.line import Line
 
 FRAGMENT_BYTES = 4_000_000
 WAITS_S = 60.0
@@ -29,7 +29,7 @@ def test_a_small_message_overtakes_a_large_one_on_a_narrow_line(tmp_path):
     with (
         ManagerProcess("source", tmp_path) as source,
         ManagerProcess("there", tmp_path) as there,
-        BadLine(there.port, rate_bytes_s=FRAGMENT_BYTES) as line,
+        Line(there.port, rate_bytes_s=FRAGMENT_BYTES).listen() as line,
         source.connect() as here,
         there.connect() as far,
     ):
@@ -56,7 +56,7 @@ def test_a_large_message_delays_a_small_one_by_no_more_than_fifty_milliseconds(t
     with (
         ManagerProcess("source", tmp_path) as source,
         ManagerProcess("there", tmp_path) as there,
-        BadLine(there.port, delay_s=0.05, rate_bytes_s=12_500_000) as line,
+        Line(there.port, delay_s=0.05, rate_bytes_s=12_500_000).listen() as line,
         source.connect() as here,
         there.connect() as far,
     ):

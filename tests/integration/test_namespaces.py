@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 import dray
-from tests.integration.test_bad_line import BATCH, numbered
+from tests.integration.test_line import BATCH, numbered
 from tests.lines.cable import Faults
 from tests.lines.namespaces import cabled, why_not
 

@@ -1,169 +1,142 @@
 """A line between a client and a queue manager that loses certain answers, or certain requests.
 
-It stands on loopback, or in place of what dials. Every frame is read and passed on; a frame that is
+It stands on loopback, or in place of a dialer. Every frame is read and passed on; a frame that is
 to be lost ends its connection instead, both ways, as a network does that breaks just then.
 """
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
+from collections.abc import Callable, Iterator
 
 from dray.model.callers import Credential
 from dray.wire.frames import encode_frame
-from dray.wire.stream import FrameStream
+from dray.wire.head import Head
+from dray.wire.stream import Frame, FrameStream
+from tests.lines.line import ENDS_WITHIN_S as WAIT_S
+from tests.lines.line import Flow, Inward, Line, Outward
 
-WAIT_S = 60.0
+__all__ = ["WAIT_S", "LosingLine"]
+
+Kinds = dict[int, type[Head]]
+"""The kinds of requests of one connection, by their ids."""
 
 
-class LosingLine:
-    """Leads to what `dial` reaches; `port` is where it listens, if `listen` was called."""
+class LosingLine(Line):
+    """Leads to what `dial` reaches."""
 
-    def __init__(self, dial, name="the losing line") -> None:
-        self.port = 0
+    def __init__(self, dial: Callable[[], socket.socket], name: str = "the losing line") -> None:
+        """Lose nothing until told."""
+        super().__init__(dial)
         self.lost = 0
         """How many frames were lost."""
-        self.seen = []
+        self.seen: list[Head] = []
         """The requests that came, in order."""
         self.happened = threading.Event()
-        self.refusing = False
-        """Whether new connections are ended at once."""
-        self.then = None
+        self.then: Callable[[], object] | None = None
         """Called when a frame is lost, before the connection is cut."""
-        self._dial, self._name = dial, name
-        self._answers, self._requests = [], []
-        self._threads = []
-        self._sockets = []
-        self._listening = None
+        self._name = name
+        self._answers: list[_Loss] = []
+        self._requests: list[_Loss] = []
 
     def __str__(self) -> str:
         return self._name
 
-    def lose_answer(self, kind, *, after=0):
+    def lose_answer(self, kind: type[Head], *, after: int = 0) -> None:
         """Lose the answer to a request of that kind, once `after` others of it were answered."""
-        self._answers.append([kind, after])
+        self._answers.append(_Loss(kind, after))
 
-    def lose_request(self, kind, *, after=0):
+    def lose_request(self, kind: type[Head], *, after: int = 0) -> None:
         """Lose a request of that kind, once `after` others of it have passed."""
-        self._requests.append([kind, after])
+        self._requests.append(_Loss(kind, after))
 
-    def disarm(self):
+    def disarm(self) -> bool:
         """Lose nothing that was not lost yet; tells whether there was any."""
         left = len(self._answers) + len(self._requests)
         self._answers.clear()
         self._requests.clear()
         return left > 0
 
-    def dial(self):
+    def dial(self) -> socket.socket:
         """Give a client a connection that goes through here."""
         ours, theirs = socket.socketpair()
-        self._lead(ours)
+        self.lead(ours)
         return theirs
 
-    def credential(self):
+    def credential(self) -> Credential:
         """Show no token."""
         return Credential()
 
-    def listen(self):
-        """Accept clients on a loopback port."""
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listening.getsockname()[1]
-        self._begin(self._accept)
-        return self
+    def flows(self, near: socket.socket, far: socket.socket) -> tuple[Flow, Flow]:
+        """Both directions of a new connection, frame by frame."""
+        kinds: Kinds = {}
+        return (
+            _FrameFlow(
+                near, far, Outward, is_lost=lambda each: self._loses_request(each, kinds), line=self
+            ),
+            _FrameFlow(
+                far, near, Inward, is_lost=lambda each: self._loses_answer(each, kinds), line=self
+            ),
+        )
 
-    @property
-    def url(self):
-        return f"dray://127.0.0.1:{self.port}"
-
-    def refuse(self):
-        """Let nobody connect any more."""
-        self.refusing = True
-
-    def cut(self):
-        """End all connections."""
-        for each in list(self._sockets):
-            _shut(each)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self._listening is not None:
-            _shut(self._listening)
-        self.cut()
-        for thread in self._threads:
-            thread.join(WAIT_S)
-        for each in (*self._sockets, *([self._listening] if self._listening else [])):
-            each.close()
-
-    def _begin(self, run, *arguments):
-        thread = threading.Thread(target=run, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                self._lead(self._listening.accept()[0])
-
-    def _lead(self, near):
-        self._sockets.append(near)
-        if self.refusing:
-            _shut(near)
-            return
-        try:
-            far = self._dial()
-        except Exception:  # noqa: BLE001 - nobody is there just now, which the client is shown
-            _shut(near)
-            return
-        self._sockets.append(far)
-        kinds = {}
-        self._begin(self._pass, near, far, lambda frame: self._asked(frame, kinds))
-        self._begin(self._pass, far, near, lambda frame: self._answered(frame, kinds))
-
-    def _pass(self, source, target, is_lost):
-        stream = FrameStream()
-        with contextlib.suppress(OSError):
-            while count := source.recv_into(stream.buffer()):
-                for frame in stream.received(count):
-                    if is_lost(frame):
-                        self._lose()
-                        break
-                    head = encode_frame(frame.head, frame.request_id, len(frame.body))
-                    target.sendall(head)
-                    target.sendall(frame.body)
-                else:
-                    continue
-                break
-        _shut(source)
-        _shut(target)
-
-    def _lose(self):
+    def tell(self) -> None:
+        """A frame is lost, and those before it came out."""
         self.lost += 1
         if self.then is not None:
             self.then()
         self.happened.set()
 
-    def _asked(self, frame, kinds):
+    def _loses_request(self, frame: Frame, kinds: Kinds) -> bool:
         kinds[frame.request_id] = type(frame.head)
         self.seen.append(frame.head)
-        return _due(self._requests, type(frame.head))
+        return _is_due(self._requests, type(frame.head))
 
-    def _answered(self, frame, kinds):
-        return _due(self._answers, kinds.get(frame.request_id))
+    def _loses_answer(self, frame: Frame, kinds: Kinds) -> bool:
+        return _is_due(self._answers, kinds.get(frame.request_id))
 
 
-def _due(losses, kind):
+class _Loss:
+    """A frame to lose."""
+
+    def __init__(self, kind: type[Head], after: int) -> None:
+        self.kind, self.after = kind, after
+
+
+def _is_due(losses: list[_Loss], kind: type[Head] | None) -> bool:
     for loss in losses:
-        if loss[0] is kind:
-            loss[1] -= 1
-            if loss[1] < 0:
+        if loss.kind is kind:
+            loss.after -= 1
+            if loss.after < 0:
                 losses.remove(loss)
                 return True
     return False
 
 
-def _shut(sock):
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+class _FrameFlow(Flow):
+    """One direction of a connection, frame by frame, up to the one that is lost."""
+
+    def __init__(
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        way: int,
+        *,
+        is_lost: Callable[[Frame], bool],
+        line: LosingLine,
+    ) -> None:
+        super().__init__(source, target, way)
+        self._is_lost, self._line = is_lost, line
+
+    def pieces(self) -> Iterator[memoryview]:
+        """The frames that go in."""
+        stream = FrameStream()
+        while count := self.source.recv_into(stream.buffer()):
+            for frame in stream.received(count):
+                if self._is_lost(frame):
+                    self.wait_until_passed()
+                    self._line.tell()
+                    self.cut()
+                    return
+                head = encode_frame(frame.head, frame.request_id, len(frame.body))
+                yield memoryview(b"".join((head, frame.body)))

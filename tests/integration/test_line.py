@@ -10,7 +10,7 @@ import pytest
 import dray
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
-from tests.lines.bad_line import BadLine, Inward, Outward
+from tests.lines.line import Inward, Line, Outward
 
 DELAY_S = 0.05
 BATCH = 100
@@ -69,7 +69,7 @@ def history(tmp_path, count, seed):
     with (
         ManagerProcess("source", tmp_path) as source,
         ManagerProcess("there", tmp_path) as there,
-        BadLine(there.port, DELAY_S) as line,
+        Line(there.port, delay_s=DELAY_S).listen() as line,
         there.connect() as manager,
     ):
         queue = manager.create_queue("orders")
@@ -92,14 +92,14 @@ def history(tmp_path, count, seed):
 
 
 @pytest.mark.slow
-def test_five_thousand_messages_over_a_bad_line_arrive_once_and_in_order(tmp_path):
+def test_five_thousand_messages_over_a_troubled_line_arrive_once_and_in_order(tmp_path):
     assert history(tmp_path, 5_000, seed=1) == list(range(5_000))
 
 
 @pytest.mark.torture
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_hundred_thousand_messages_over_a_bad_line_arrive_once_and_in_order(tmp_path, seed):
+def test_a_hundred_thousand_messages_over_a_troubled_line_arrive_once_and_in_order(tmp_path, seed):
     assert history(tmp_path, 100_000, seed) == list(range(100_000))
 
 
@@ -110,7 +110,7 @@ def test_a_line_that_stalls_holds_back_one_message_and_not_a_whole_batch(tmp_pat
     with (
         ManagerProcess("source", tmp_path) as source,
         ManagerProcess("there", tmp_path) as there,
-        BadLine(there.port) as line,
+        Line(there.port).listen() as line,
         source.connect() as here,
         there.connect() as far,
     ):
