@@ -100,6 +100,11 @@ def test_the_defaults_are_those_of_the_documentation():
         (LEAST | {"startingOffsets": '{"m": {"q": 3}}'}, '"lookup_id": <lookup id>}}}'),
         (LEAST | {"startingOffsets": '{"m": {"q": {"born": 3}}}'}, "startingOffsets is"),
         (LEAST | {"startingOffsets": "[]"}, "startingOffsets is"),
+        (
+            LEAST
+            | {"startingOffsets": '{"m": {"q": {"born": 3, "lookup_id": 1, "receipt": "a0"}}}'},
+            "startingOffsets is",
+        ),
         (LEAST | {"acceptNewQueue": "maybe"}, "acceptNewQueue is 'maybe'"),
         (LEAST | {"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'"),
         (LEAST | {"endingOffsets": "earliest"}, "endingOffsets is 'earliest'; it can be latest or"),

@@ -1,15 +1,17 @@
-"""A queue manager that is restored from a backup under a landing, `settling` and the sink."""
+"""A queue manager that is restored, or put back, under a landing, `settling` and the sink."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 
 import pytest
 
 import dray
-from dray.errors import QueueRecreated
+from dray.errors import QueueRecreated, StoreError
 from dray.spark import land, settling
+from dray.spark.failure import plainly
 from tests.spark.judge import rows_in_order
 from tests.spark.judged import JudgedQueue
 
@@ -57,6 +59,98 @@ def test_a_queue_restored_under_a_landing_is_noticed_and_nothing_of_it_is_settle
     assert summary.duplicates == len(set(before) & in_backup)
     assert ids(out)[: len(before) + 1] == [*before, taken]
     assert judged.judge(out) == "large messages are not in the order of sending"
+
+
+@pytest.fixture
+def put_back(daemon, tmp_path):
+    """Copy the directory of the stopped manager; or put the copy in its place again."""
+
+    def copy():
+        daemon.end()
+        shutil.copytree(daemon.directory, tmp_path / "copy")
+        daemon.start()
+
+    def back():
+        daemon.kill()
+        shutil.rmtree(daemon.directory)
+        shutil.copytree(tmp_path / "copy", daemon.directory)
+        daemon.start()
+
+    return copy, back
+
+
+def test_a_store_that_was_put_back_under_a_landing_loses_no_later_message(
+    spark, daemon, manager, *, put_back, tmp_path
+):
+    """The copy gives positions and ids out again that the landing knows, for other messages."""
+
+    def land_now(out, **options):
+        return land(daemon.url, "parcels", tmp_path / out, session=spark, **options)
+
+    def send(queue, tag, count):
+        large = dray.LargeMessageQueue(queue)
+        found = [tag.encode() * each for each in range(1, count + 1)]
+        for body in found:
+            large.send(body, label="a file") if len(body) % 2 else plain.send(body)
+        return found
+
+    copy, back = put_back
+    parcels, plain = manager.queue("parcels"), manager.queue("parcels", raw=True)
+    first = send(parcels, "a", 4)
+    land_now("out")
+    copy()
+    second = send(parcels, "b", 4)
+    land_now("out")
+    back()
+    third = send(parcels, "c", 6)
+    count = parcels.info().message_count
+
+    with pytest.raises(QueueRecreated):
+        land_now("out")
+    with pytest.raises(StoreError, match=r"has the id of another one that landed .* put back"):
+        land_now("out", accept_new_queue=True)
+
+    assert parcels.info().message_count == count
+    assert bodies_of(tmp_path / "out") == sorted([*first, *second])
+    assert land_now("elsewhere").clean
+    assert bodies_of(tmp_path / "elsewhere") == sorted(third)
+    assert parcels.info().message_count == 0
+
+
+def bodies_of(out):
+    return sorted(
+        row["body"] if row["payload"] is None else (out / "payload" / row["payload"]).read_bytes()
+        for row in rows_in_order(out)
+    )
+
+
+def test_a_store_that_was_put_back_under_a_planned_batch_ends_its_query_and_settles_nothing(
+    spark, daemon, manager, *, put_back, tmp_path
+):
+    copy, back = put_back
+    orders = manager.create_queue("orders")
+    copy()
+    orders.send_many([b"old 1", b"old 2"])
+
+    def fail(_rows, _batch_id):
+        raise RuntimeError("the driver ends here")
+
+    def run(write):
+        rows = spark.readStream.format("dray").options(url=daemon.url, queue="orders").load()
+        writer = rows.writeStream.foreachBatch(settling(write))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="the driver ends here"):
+        run(fail)
+    back()
+    orders.send_many([b"new 1", b"new 2"])
+
+    with pytest.raises(Exception, match="deleted and made again") as caught:
+        run(lambda rows, _: rows.count())
+
+    assert type(plainly(caught.value)) is QueueRecreated
+    assert [bytes(message.body) for message in orders.messages()] == [b"new 1", b"new 2"]
 
 
 def ids(out):

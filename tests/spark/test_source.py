@@ -166,6 +166,17 @@ def test_rows_of_a_queue_that_was_made_again_under_a_task_are_never_given(
         assert [batch.num_rows for batch in lenient.read(task)] == []
 
 
+def without_receipts(offsets):
+    """Offsets as far as a test can foretell them."""
+    return {
+        manager_id: {
+            queue: {name: part for name, part in offset.items() if name != "receipt"}
+            for queue, offset in queues.items()
+        }
+        for manager_id, queues in offsets.items()
+    }
+
+
 def test_the_reach_of_messages_keeps_to_its_limits(catalogue, orders):
     found = catalogue("orders")
     place = place_of(found)
@@ -179,7 +190,7 @@ def test_the_reach_of_messages_keeps_to_its_limits(catalogue, orders):
     # A record of 100 bytes of body has a header and a label as well.
     assert found.reach(place, 0, bytes_max=3 * 200).upto == 3
     assert found.reach(place, 0, bytes_max=1).upto == 1
-    assert found.latest({}) == {
+    assert without_receipts(found.latest({})) == {
         place.manager_id: {"orders": {"born": orders.info().born, "lookup_id": 10}}
     }
 
@@ -474,7 +485,8 @@ class TestInSpark:
         assert run() == [[11]]
         last = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))
         offsets = json.loads(last.read_text().splitlines()[-1])
-        assert list(offsets.values()) == [{"orders": {"born": orders.info().born, "lookup_id": 11}}]
+        expected = {"orders": {"born": orders.info().born, "lookup_id": 11}}
+        assert list(without_receipts(offsets).values()) == [expected]
 
 
 def test_a_place_says_where_a_queue_is(catalogue, orders, daemon, manager):

@@ -11,6 +11,7 @@ from dray.model.limits import (
     FRAME_HEAD_BYTES_MAX,
     HOLES_NAMED_MAX,
     PAGE_HEAD_BYTES_MAX,
+    RECEIPT_BYTES,
 )
 
 BATCH = msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
@@ -21,6 +22,8 @@ MissingPart = Annotated[list[int], RANGE] | str
 """A missing part of a large message: a range [first, last] of fragments, "header" or "trailer"."""
 MissingParts = Annotated[list[MissingPart], msgspec.Meta(max_length=HOLES_NAMED_MAX)]
 """The missing parts that one frame between managers may name."""
+Receipt = Annotated[bytes, msgspec.Meta(max_length=RECEIPT_BYTES)]
+"""How far a store had come, sealed (`delivery/receipts.py`)."""
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):

@@ -7,11 +7,10 @@ from typing import Annotated
 import msgspec
 
 from dray.model.ids import Incarnation
-from dray.model.limits import ARRIVAL_ROUTES_MAX, RECEIPT_BYTES
-from dray.wire.head import BATCH, Head, MissingParts
+from dray.model.limits import ARRIVAL_ROUTES_MAX
+from dray.wire.head import BATCH, Head, MissingParts, Receipt
 from dray.wire.message_frames import Envelope
 
-Receipt = Annotated[bytes, msgspec.Meta(max_length=RECEIPT_BYTES)]
 _GOING = msgspec.Meta(max_length=ARRIVAL_ROUTES_MAX)
 
 

@@ -10,7 +10,7 @@ import struct
 
 import msgspec
 
-from dray.wire.head import Head
+from dray.wire.head import Head, Receipt
 
 RANGE_ROW = struct.Struct("<QQQQIIIIHBx")
 """One row of `RangeRead`: all that a reader makes columns of, in 52 bytes.
@@ -41,6 +41,8 @@ class MeasureRange(Head, frozen=True):
     range in that many pieces of about the same number of bytes. With `plain`, the range is of
     messages that are no parts of large messages. With `planned`, messages that a transaction holds
     count like the others: the reader reads to `upto` in any case, and wants to divide the work.
+    `receipt` is that of the last answer on which the reader relies. If it shows that the store was
+    put back since, all queues are born again, and the answer has the new birth number.
     """
 
     code = 110
@@ -53,6 +55,7 @@ class MeasureRange(Head, frozen=True):
     large: bool = False
     plain: bool = False
     planned: bool = False
+    receipt: Receipt = b""
 
 
 class RangePiece(msgspec.Struct, array_like=True, frozen=True):
@@ -74,7 +77,7 @@ class RangeMeasured(Head, frozen=True):
     large messages. `gone` is the last position that a message has left, whatever took it; with
     `large`, the last that the header of a large message has left. Without limits and pieces nothing
     is counted, and `pieces` is empty. One answer counts a bounded number of messages: if `last` is
-    below what was asked for, ask again behind it.
+    below what was asked for, ask again behind it. `receipt` says how far the store had come.
     """
 
     code = 111
@@ -86,6 +89,7 @@ class RangeMeasured(Head, frozen=True):
     plain: int
     pieces: list[RangePiece]
     gone: int
+    receipt: Receipt = b""
 
 
 class ReadRange(Head, frozen=True):

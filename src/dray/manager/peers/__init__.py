@@ -16,6 +16,7 @@ from dray.manager.peers.peers import (
     greet_manager,
     handle_resolve_outgoing,
     incarnation_of_last_sent,
+    judge_stated,
     note_source,
     refuse_overtaken_stream,
 )

@@ -103,27 +103,16 @@ class Strangers:
     def has_told(self, session: Session, head: OpenStream) -> bool:
         """Whether all that the source of a stream has heard was told by this store, as it is now.
 
-        A receipt of another copy of it proves that the store is an older copy. It gives out
-        higher numbers then, unless it has done so since it parted from that copy: then its last
-        restore is later.
+        A receipt of another copy of it proves that the store is an older copy.
         """
-        context, identity = self.context, self.context.state.identity
-        told, restored_us = identity.judge(head.receipt)
-        if told is Told.BY_ANOTHER_COPY:
-            self._tell_of_own_loss(session, head.stream)
-            if identity.restored_us <= restored_us:
-                context.record(Restored(0, context.state.restored_at(context.now_us, restored_us)))
-        return told is Told.BY_THIS_STORE
-
-    def _tell_of_own_loss(self, session: Session, stream: int) -> None:
         sentence = (
             f"this queue manager has told its source ({session.caller}) of messages what its store"
             " does not have: the data directory is an older copy, and messages that were received"
             " here since are lost; later ones are taken, so check at the source which messages are"
             " missing"
         )
-        subject = f"stream {stream} of the queue manager {session.peer_id}"
-        self.context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
+        subject = f"stream {head.stream} of the queue manager {session.peer_id}"
+        return judge_stated(self.context, head.receipt, subject, sentence) is Told.BY_THIS_STORE
 
     def handle_list(self, session: Session, request_id: int, _head: ListPeers) -> None:
         """Tell which manager is known at each address, and who answers there instead."""
@@ -194,6 +183,22 @@ class Strangers:
         self.found.pop(peer, None)
         context.record(PeerForgotten(*peer))
         return peer
+
+
+def judge_stated(context: Context, receipt: bytes, subject: str, sentence: str) -> Told:
+    """Tell the writer of a receipt that somebody states; warn with `sentence` of another copy.
+
+    A receipt of another copy of this store proves that it is an older copy. It gives out higher
+    numbers then, and new births of queues, unless it has done so since it parted from that copy:
+    then its last restore is later.
+    """
+    identity = context.state.identity
+    told, restored_us = identity.judge(receipt)
+    if told is Told.BY_ANOTHER_COPY:
+        context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
+        if identity.restored_us <= restored_us:
+            context.record(Restored(0, context.state.restored_at(context.now_us, restored_us)))
+    return told
 
 
 def greet_manager(context: Context, session: Session, head: Hello) -> None:

@@ -37,6 +37,7 @@ from dray.manager.entries import (
     positions_in,
     transactions_in,
 )
+from dray.manager.peers import judge_stated
 from dray.manager.queue import StoredQueue
 from dray.manager.session import Session
 from dray.model.limits import (
@@ -128,6 +129,8 @@ def handle_measure(context: Context, session: Session, request_id: int, head: Me
     queue = context.state.queues.numbered(head.queue)
     if not 0 <= head.pieces <= RANGE_PIECES_MAX:
         raise Misuse(f"pieces must be 0 to {RANGE_PIECES_MAX}, not {head.pieces}")
+    if head.receipt:
+        _judge_receipt(context, session, queue, head.receipt)
     held = _first_held(queue, head)
     barrier = 0 if head.planned else held
     stop = min((each for each in (head.upto, barrier - 1) if each > 0), default=0)
@@ -144,8 +147,19 @@ def handle_measure(context: Context, session: Session, request_id: int, head: Me
         pieces = []
     plain = len(queue.index) - queue.index.aside_count - queue.index.part_count
     gone = queue.gone_header_upto if head.large else queue.gone_upto
-    answer = RangeMeasured(queue.born, first, last, held, plain, pieces, gone)
+    receipt = context.state.identity.receipt()
+    answer = RangeMeasured(queue.born, first, last, held, plain, pieces, gone, receipt)
     context.answer(session, request_id, answer)
+
+
+def _judge_receipt(context: Context, session: Session, queue: StoredQueue, receipt: bytes) -> None:
+    """Give all queues new births if a reader has positions that this store does not know of."""
+    sentence = (
+        f"a reader by position ({session.caller}) has read what this store does not have: the data"
+        " directory is an older copy, and messages that came here since are lost; all queues count"
+        " as made again, so their readers end with queue-recreated"
+    )
+    judge_stated(context, receipt, f"queue {queue.name}", sentence)
 
 
 def handle_read(context: Context, session: Session, request_id: int, head: ReadRange) -> None:

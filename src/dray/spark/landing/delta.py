@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -28,7 +29,7 @@ from msgspec.structs import replace
 from dray.errors import InvalidConfiguration, StoreCorrupt, StoreLocked
 from dray.fsync import sync_folder
 from dray.spark.landing.generations import commits_locked
-from dray.spark.landing.landed_ids import LandedIds, with_ids
+from dray.spark.landing.landed_ids import Content, LandedIds, with_ids
 from dray.spark.landing.table import COMMITS, Reached
 from dray.spark.schema import LANDED
 
@@ -74,6 +75,10 @@ class DeltaLandedTable:
     def already_landed(self, sequence_ids: pa.Array | pa.ChunkedArray) -> list[bool]:
         """For each sequence id, whether its row is in the table."""
         return self._ids.have(self.reached.ids, sequence_ids)
+
+    def contents(self, sequence_ids: Collection[str]) -> dict[str, Content]:
+        """The contents that landed under some sequence ids, where they were whole."""
+        return self._ids.contents(sequence_ids)
 
     def commit(self, rows: pa.Table, reached: Reached) -> None:
         """Add rows and progress, durably; raises `StoreLocked` if somebody else writes here too."""

@@ -12,7 +12,7 @@ files that it had to ask, up to a bound. So what it holds in memory does not gro
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from blake3 import blake3
 
 from dray.errors import StoreCorrupt
 from dray.model.limits import MIB
@@ -34,8 +35,25 @@ _RANGES_OF_A_SOURCE_MAX = 256
 _BYTES_KEPT_MAX = 16 * MIB
 """Numbers of files that were asked, eight bytes each: two million of them."""
 _ROWS_AT_ONCE = 65_536
+_CONTENT = ["sequence_id", "size", "digest", "body"]
 _SEPARATOR = "\\"
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Content(NamedTuple):
+    """It tells two messages of one id apart: size and digest, of a small one that of its body."""
+
+    size: int
+    digest: str
+
+
+def contents_in(rows: pa.Table | pa.RecordBatch) -> dict[str, Content]:
+    """The content of each whole message in rows of a table, by sequence id."""
+    return {
+        row["sequence_id"]: Content(row["size"], row["digest"] or blake3(row["body"]).hexdigest())
+        for row in rows.select(_CONTENT).to_pylist()
+        if row["digest"] is not None or row["body"] is not None
+    }
 
 
 class SplitIds(NamedTuple):
@@ -104,6 +122,22 @@ class LandedIds:
                     raise _damaged(Path(error.filename), error) from error
         return found.tolist()
 
+    def contents(self, ids: Collection[str]) -> dict[str, Content]:
+        """The contents that the table has under some of its ids, where they are whole."""
+        wanted = pa.array(list(ids), pa.string())
+        found: dict[str, Content] = {}
+        files = self._files() if len(wanted) else []
+        try:
+            for path in reversed(files):
+                if len(found) < len(wanted):
+                    found |= _read_contents(path, wanted)
+        except FileNotFoundError as error:
+            # As in `have`: a compaction has joined files meanwhile.
+            if files == self._files():
+                raise _damaged(Path(error.filename), error) from error
+            return self.contents(ids)
+        return found
+
     def _ask(
         self, files: list[Path], split: SplitIds, asked: np.ndarray[Any, Any], found: Any
     ) -> None:
@@ -154,6 +188,17 @@ def _read_numbers(path: Path) -> dict[str, _Numbers]:
     except pa.ArrowException as error:
         raise _damaged(path, error) from error
     return {source: np.sort(np.concatenate(each)) for source, each in parts.items()}
+
+
+def _read_contents(path: Path, wanted: pa.Array) -> dict[str, Content]:
+    found: dict[str, Content] = {}
+    try:
+        with path.open("rb") as opened, pq.ParquetFile(opened) as file:
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=_CONTENT):
+                found |= contents_in(batch.filter(pc.is_in(batch.column("sequence_id"), wanted)))
+    except pa.ArrowException as error:
+        raise _damaged(path, error) from error
+    return found
 
 
 def _damaged(path: Path, error: Exception) -> StoreCorrupt:

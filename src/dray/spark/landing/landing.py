@@ -26,7 +26,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import checked
-from dray.errors import InvalidConfiguration, MessageNotFound, QueueNotFound, QueueRecreated
+from dray.errors import (
+    InvalidConfiguration,
+    MessageNotFound,
+    QueueNotFound,
+    QueueRecreated,
+    StoreError,
+)
 from dray.model.words import counted, size_in_bytes
 from dray.spark.failure import disk_told
 from dray.spark.landing.generations import working_alone
@@ -241,6 +247,13 @@ class Landing:
 
         assert self._table is not None
         self._first_batch_at = self._first_batch_at or time.monotonic()
+        if self._accept_new_queue:
+            # Before a payload takes the place of that of another message.
+            self._refuse_reused_ids(
+                rows.where("sequence_id is not null")
+                .selectExpr("sequence_id", "size", "digest", "cast(null as binary) as body")
+                .toArrow()
+            )
         pulled = self._pulled(rows)
         if not self._accept_new_queue:
             check_births(pulled, self._table.reached)
@@ -280,7 +293,13 @@ class Landing:
 
     def _with_messages(self, examined: Examined, ranges: pa.Table) -> Examined:
         """Add the small messages of a micro-batch."""
-        from dray.spark.landing.messages import count_again, in_table_order, land_rows, read_ranges
+        from dray.spark.landing.messages import (
+            content_of,
+            count_again,
+            in_table_order,
+            land_rows,
+            read_ranges,
+        )
 
         assert self._table is not None
         planned = sum(ranges["fragment_count"].to_pylist())
@@ -292,6 +311,8 @@ class Landing:
                 " without fail_on_data_loss to go on over them"
             )
         landed = self._table.already_landed(messages["id"])
+        if any(landed):
+            self._refuse_reused_ids(content_of(messages))
         now = datetime.fromtimestamp(time.time(), UTC)
         count_again(self.summary, messages, landed, examined.reached)
         rows, reached = land_rows(messages, landed, examined.reached, now)
@@ -307,6 +328,28 @@ class Landing:
             bytes=examined.bytes + sum(rows["size"].to_pylist()),
             files=examined.rows.num_rows,
         )
+
+    def _refuse_reused_ids(self, rows: pa.Table) -> None:
+        """Raise `StoreError` for a message with the id of another one that the table has.
+
+        A queue manager whose store was put back gives ids out again, until it finds that out.
+        """
+        import pyarrow as pa
+
+        from dray.spark.landing.landed_ids import contents_in
+
+        assert self._table is not None
+        known = pa.array(self._table.already_landed(rows["sequence_id"]), pa.bool_())
+        found = contents_in(rows.filter(known))
+        there = self._table.contents(found)
+        for sequence_id, content in found.items():
+            if there.get(sequence_id, content) != content:
+                raise StoreError(
+                    f"message {sequence_id} has the id of another one that landed in {self.out}:"
+                    " the store of its queue manager was put back to an older state, and the id"
+                    " given out again; land its queue into another directory. Nothing of this"
+                    " micro-batch was settled"
+                )
 
     def _check_payloads(self, rows: pa.Table, pulled: pa.Table) -> None:
         """Raise `StoreError` if this machine does not see what the executors put in place."""

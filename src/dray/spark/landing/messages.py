@@ -113,6 +113,18 @@ def land_rows(
     return _as_landed(fresh, now), reached
 
 
+def content_of(messages: pa.Table) -> pa.Table:
+    """Small messages as `landed_ids.contents_in` takes them."""
+    return pa.table(
+        {
+            "sequence_id": messages["id"],
+            "size": messages["body_size"],
+            "digest": pa.nulls(messages.num_rows, pa.string()),
+            "body": messages["body"],
+        }
+    )
+
+
 def count_again(
     summary: LandingSummary, messages: pa.Table, landed: list[bool], before: Reached
 ) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from dray.errors import InvalidConfiguration, StoreCorrupt, StoreLocked
 from dray.fsync import sync_folder
 from dray.spark.landing.generations import commits_locked, make_table
-from dray.spark.landing.landed_ids import Cover, LandedIds, with_ids
+from dray.spark.landing.landed_ids import Content, Cover, LandedIds, with_ids
 from dray.spark.landing.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import LandingProgress, Range
 from dray.spark.schema import LANDED
@@ -117,6 +117,10 @@ class LandedTable:
     def already_landed(self, sequence_ids: pa.Array | pa.ChunkedArray) -> list[bool]:
         """For each sequence id, whether its row is in the table."""
         return self._ids.have(self.reached.ids, sequence_ids)
+
+    def contents(self, sequence_ids: Collection[str]) -> dict[str, Content]:
+        """The contents that landed under some sequence ids, where they were whole."""
+        return self._ids.contents(sequence_ids)
 
     def commit(self, rows: pa.Table, reached: Reached) -> Path:
         """Add rows and progress, durably; raises `StoreLocked` if somebody else writes here too."""

@@ -23,6 +23,7 @@ from dray.spark.source.offsets import (
     gone_in,
     has_position,
     position_in,
+    receipt_in,
     with_position,
 )
 from dray.spark.source.options import RANGES
@@ -50,9 +51,13 @@ _TASK_BYTES_MIN = 64 << 10
 
 
 class Reach(NamedTuple):
-    """How far one queue can be read; with limits also how many messages and bytes that is."""
+    """How far one queue can be read; with limits also how many messages and bytes that is.
+
+    `receipt` is that of the answer, if the queue manager was asked.
+    """
 
     upto: int
+    receipt: bytes = b""
     messages: int = 0
     bytes: int = 0
 
@@ -71,6 +76,7 @@ class Catalogue:
         """The first message of each queue that a receiver holds, and since when or last told."""
         self._gone: dict[QueueBirth, int] = {}
         """The last position of each queue that a message had left when it was last measured."""
+        self._has_stated = False
 
     @property
     def has_answered(self) -> bool:
@@ -117,6 +123,19 @@ class Catalogue:
     def forget(self) -> None:
         """Look for all queues again when they are asked for next, since one was made anew."""
         self._places = {}
+
+    def state(self, planned: Offsets) -> None:
+        """State once what the queue managers gave when a batch was planned.
+
+        One whose store was put back since, with a driver that was away, gives new birth numbers.
+        """
+        for place in [] if self._has_stated else self.places:
+            receipt = receipt_in(planned, place.birth)
+            if receipt:
+                queue = self._managers.raw_queue(place.url, place.queue)
+                if measure(queue, 0, receipt=receipt).born != place.born:
+                    self.forget()
+        self._has_stated = True
 
     def known(self) -> set[tuple[str, str]]:
         """Manager id and name of every queue."""
@@ -173,7 +192,7 @@ class Catalogue:
         for place in self.places:
             last = position_in(ends, place.birth) if has_position(ends, place.birth) else None
             reach = self.reach(place, position_in(start, place.birth), upto=last)
-            end = with_position(end, place.birth, reach.upto)
+            end = with_position(end, place.birth, reach.upto, receipt=reach.receipt)
         return end
 
     def offsets_at(self, seconds: float) -> Offsets:
@@ -230,6 +249,7 @@ class Catalogue:
             bytes_max=bytes_max,
             large=self._options.content == "large",
             plain=self._options.content == RANGES,
+            receipt=receipt_in(start or {}, place.birth),
         )
         check_birth(place.birth._replace(born=measured.born), place.born)
         # A landing settles large messages ahead of small ones, which is no loss.
@@ -238,6 +258,7 @@ class Catalogue:
         self._watch_claim(place, measured.held)
         return Reach(
             measured.last or after,
+            measured.receipt,
             sum(each.messages for each in measured.pieces),
             sum(each.size for each in measured.pieces),
         )

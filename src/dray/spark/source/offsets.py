@@ -12,19 +12,36 @@ birth numbers differ, and the position says nothing of the new queue.
 If a message behind the lookup id had left the queue when the offset was made, the offset also has
 `"gone"`, the last such position. A message that leaves later is then noticed.
 
+`"receipt"` is what the queue manager gave when the offset was made (`delivery/receipts.py`), in
+hexadecimal. The query states it when it goes on. So the queue manager notices if its store was put
+back since, and positions stand for other messages: then it gives its queues new birth numbers.
+
 Spark accepts offsets that go backwards without a word, so that is watched here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from dray.errors import QueueRecreated
-from dray.model.limits import MESSAGE_NUMBER_MAX
+from dray.model.limits import MESSAGE_NUMBER_MAX, RECEIPT_BYTES
 
-Offsets = dict[str, dict[str, dict[str, int]]]
+
+class Offset(TypedDict):
+    """The offset of one queue."""
+
+    born: int
+    lookup_id: int
+    gone: NotRequired[int]
+    receipt: NotRequired[str]
+
+
+Offsets = dict[str, dict[str, Offset]]
 _PARTS = {"born", "lookup_id"}
+_MORE_PARTS = {"gone", "receipt"}
+_RECEIPT = re.compile(rf"[0-9a-f]{{{2 * RECEIPT_BYTES}}}")
 
 
 class QueueBirth(NamedTuple):
@@ -71,12 +88,20 @@ def check_offsets(value: Any) -> Offsets:
                 raise ValueError(  # noqa: TRY004 - see above
                     f"the offset of {queue!r} is {offset!r}, without the birth number of the queue"
                 )
-            if not isinstance(offset, dict) or not _PARTS <= set(offset) <= _PARTS | {"gone"}:
+            if not isinstance(offset, dict) or not _PARTS <= set(offset) <= _PARTS | _MORE_PARTS:
                 raise ValueError(f"the offset of {queue!r} is {offset!r}")
-            for part in offset.values():
-                if type(part) is not int or not 0 <= part <= MESSAGE_NUMBER_MAX:
+            for name, part in offset.items():
+                if not _is_receipt(part) if name == "receipt" else not _is_number(part):
                     raise ValueError(f"the offset of {queue!r} is {offset!r}")
     return value
+
+
+def _is_receipt(part: object) -> bool:
+    return isinstance(part, str) and _RECEIPT.fullmatch(part) is not None
+
+
+def _is_number(part: object) -> bool:
+    return type(part) is int and 0 <= part <= MESSAGE_NUMBER_MAX
 
 
 def position_in(offsets: Offsets, birth: QueueBirth) -> int:
@@ -99,12 +124,23 @@ def gone_in(offsets: Offsets, birth: QueueBirth) -> int:
     return offset.get("gone", offset["lookup_id"])
 
 
-def with_position(offsets: Offsets, birth: QueueBirth, position: int, gone: int = 0) -> Offsets:
+def receipt_in(offsets: Offsets, birth: QueueBirth) -> bytes:
+    """The receipt of the queue manager in an offset; empty if there is none."""
+    if not has_position(offsets, birth):
+        return b""
+    return bytes.fromhex(offsets[birth.manager_id][birth.queue].get("receipt", ""))
+
+
+def with_position(
+    offsets: Offsets, birth: QueueBirth, position: int, *, gone: int = 0, receipt: bytes = b""
+) -> Offsets:
     """The same offsets with one birth of a queue at `position`, and `gone` if it is behind it."""
     manager_id, queue, born = birth
-    offset = {"born": born, "lookup_id": position}
+    offset: Offset = {"born": born, "lookup_id": position}
     if gone > position:
         offset["gone"] = gone
+    if receipt:
+        offset["receipt"] = receipt.hex()
     return {**offsets, manager_id: {**offsets.get(manager_id, {}), queue: offset}}
 
 

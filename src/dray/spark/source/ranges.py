@@ -52,11 +52,25 @@ def measure(
     large: bool = False,
     plain: bool = False,
     planned: bool = False,
+    receipt: bytes = b"",
 ) -> RangeMeasured:
-    """How far a queue can be read behind a position, in one request."""
+    """How far a queue can be read behind a position, in one request.
+
+    `receipt` is that of an earlier answer: the queue manager notices if its store was put back
+    since, and gives the queue a new birth number.
+    """
     _, frame = queue.handle.call(
         lambda number: MeasureRange(
-            number, after, upto or 0, rows_max or 0, bytes_max or 0, pieces, large, plain, planned
+            number,
+            after,
+            upto or 0,
+            rows_max or 0,
+            bytes_max or 0,
+            pieces,
+            large,
+            plain,
+            planned,
+            receipt,
         ),
         RangeMeasured,
         wait_s=ANSWER_GRACE_S,

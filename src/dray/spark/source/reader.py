@@ -227,6 +227,7 @@ class Reading:
 
     def tasks(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The partitions between two offsets."""
+        self.catalogue.state(end)
         wanted = [span for span in self.wanted_spans(start, end) if self._is_there(span)]
         if self.options.content == "large":
             found = [
@@ -356,7 +357,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._is_full |= share.are_used_up(reach)
             if reach.upto > after:
                 gone = self.catalogue.gone(place.birth)
-                end = with_position(end, place.birth, reach.upto, gone)
+                end = with_position(end, place.birth, reach.upto, gone=gone, receipt=reach.receipt)
         assert not went_back(start, end)
         return end
 

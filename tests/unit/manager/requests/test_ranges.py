@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,7 @@ from tests.unit.manager.incoming.test_cut_transactions import (
     send_whole,
 )
 from tests.unit.manager.net import Net, address
+from tests.unit.manager.peers.test_copied_stores import back_up, restore
 from tests.unit.manager.requests.test_large_messages import send_large
 
 __all__ = ["net"]
@@ -657,3 +659,32 @@ def test_a_row_of_a_range_says_of_a_message_what_its_envelope_says(net: Net) -> 
             envelope.marks,
         )
         assert envelope.length >= len(body) + HEADER_BYTES
+
+
+def test_a_reader_that_states_the_receipt_of_a_later_store_finds_its_queue_born_again(
+    tmp_path: Path,
+) -> None:
+    driver = ManagerDriver(tmp_path / "store", "a")
+
+    def look(receipt: bytes = b"") -> RangeMeasured:
+        caller = driver.session()
+        return measure(caller, caller.open("orders"), receipt=receipt)
+
+    driver.session().create("orders")
+    early = look()
+    back_up(driver, tmp_path / "copy")
+    bodies(driver.session(), driver.session().open("orders"), 1)
+    later = look(early.receipt)
+    assert later.born == look(later.receipt).born == early.born
+    restore(driver, tmp_path / "copy")
+
+    # Of another manager, or of this store as it is now: nothing.
+    assert look(bytes(56)).born == look(early.receipt).born == early.born
+    again = look(later.receipt)
+
+    assert again.born > early.born
+    assert {each.kind for each in driver.manager.notices()} == {"older-copy"}
+    assert look(later.receipt).born == look(again.receipt).born == again.born
+    caller = driver.session()
+    bodies(caller, caller.open("orders"), 1)
+    assert look().last > later.last
