@@ -77,6 +77,19 @@ def test_what_is_left_of_a_query_that_ended_as_it_began_is_told_with_what_to_do(
     assert "remove the directory /checkpoints/orders and start again" in str(found)
 
 
+def test_a_checkpoint_that_was_moved_away_under_its_query_is_told_with_what_to_do():
+    found = plainly(
+        RuntimeError(
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: File"
+            " file:/landed/_dray/checkpoint-auto/offsets does not exist SQLSTATE: XXKST"
+        )
+    )
+
+    assert type(found) is StoreCorrupt
+    assert found.file == "/landed/_dray/checkpoint-auto/offsets"
+    assert "put it back, or start the query at its new place" in str(found)
+
+
 LINES_MAX = 6
 
 

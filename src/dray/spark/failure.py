@@ -37,6 +37,8 @@ _LANDING_FOLDER = "_dray"
 """In the directory of a landing: its checkpoints, its locks, the files of its table."""
 _BEGUN = re.compile(r"CHECKPOINT_LOCATION_NOT_EMPTY\] The checkpoint location (?:file:)?(\S+)")
 """Spark's words for a checkpoint without a planned batch that is not empty."""
+_MOVED = re.compile(r"File (?:file:)?(\S+/(?:offsets|commits)) does not exist")
+"""Spark's words for a checkpoint that is no longer where it was."""
 _FULL = "No space left on device"
 """The system's words for a full disk, as Java repeats them."""
 _OTHER_QUERY = "CONCURRENT_STREAM_LOG_UPDATE"
@@ -117,6 +119,14 @@ def _damage_in(text: str) -> StoreCorrupt | None:
             f"Spark's checkpoint has no planned batch, but {path} is not empty: a kill or a full"
             " disk ended the query as it began; if it has written nothing, remove the directory"
             f" {path.parent} and start again",
+        )
+    moved = _MOVED.search(text)
+    if moved is not None:
+        path = Path(moved[1])
+        return _refused(
+            path,
+            f"Spark's checkpoint {path.parent} has no {path.name} any more: somebody moved it or"
+            " removed it while the query ran; put it back, or start the query at its new place",
         )
     damaged = _UNREADABLE_FILE.search(text)
     if damaged is None:
