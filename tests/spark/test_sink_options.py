@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from dray.errors import InvalidConfiguration, SourceUnreadable
@@ -98,3 +100,26 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
     with pytest.raises(SourceUnreadable, match="column path names"):
         list(_HashedFile(str(tmp_path / "none")).pieces())
+
+
+@pytest.mark.parametrize("name", ["a.bin", "with space.bin", "per%20cent.bin", "ü#1.bin"])
+def test_a_file_is_found_by_its_path_and_by_each_url_that_spark_has_for_it(tmp_path, name):
+    from dray.spark.sink.outgoing_rows import _HashedFile
+
+    file = tmp_path / name
+    file.write_bytes(b"the file")
+    escaped = quote(str(file))
+    # Of the column path of binaryFile, of _metadata.file_path, and of input_file_name().
+    for given in (str(file), f"file:{file}", f"file:{escaped}", f"file://{escaped}"):
+        assert b"".join(_HashedFile(given).pieces()) == b"the file"
+
+
+def test_a_url_that_may_be_two_files_is_refused(tmp_path):
+    from dray.spark.sink.outgoing_rows import _HashedFile
+
+    for name in ("a b", "a%20b"):
+        (tmp_path / name).write_bytes(name.encode())
+
+    with pytest.raises(SourceUnreadable, match="give the path without file:"):
+        _HashedFile(f"file:{tmp_path}/a%20b")
+    assert b"".join(_HashedFile(str(tmp_path / "a%20b")).pieces()) == b"a%20b"

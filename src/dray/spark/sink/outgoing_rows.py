@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from blake3 import blake3
@@ -89,7 +90,7 @@ class _HashedFile:
     """A file that is read once, in pieces, and hashed meanwhile."""
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path.removeprefix("file://"))
+        self._path = _file_named(path)
         self._hash = blake3()
         self.size = 0
 
@@ -109,6 +110,22 @@ class _HashedFile:
                 f"cannot read {self._path}, which the column path names: {error.strerror or error};"
                 " use a directory that all executors share"
             ) from error
+
+
+def _file_named(path: str) -> Path:
+    """The file of a path or a `file:` URL; columns of Spark have URLs with and without escapes."""
+    if not path.startswith("file:/"):
+        return Path(path)
+    plain = Path("/" + path.removeprefix("file:").lstrip("/"))
+    meant = Path(unquote(str(plain)))
+    if plain == meant or not plain.exists():
+        return meant
+    if meant.exists():
+        raise SourceUnreadable(
+            f"the column path has {path}, which may be {plain} or {meant}; give the path without"
+            " file:, or rename one of these files"
+        )
+    return plain
 
 
 def add_digests(digests: Iterable[bytes]) -> bytes:
