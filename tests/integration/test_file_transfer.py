@@ -282,3 +282,26 @@ def test_a_full_disk_is_told_and_what_came_is_kept(stage, monkeypatch):
     assert incoming.status.error == "target-unwritable"
     stage.assert_same(incoming.save_to())
     assert offer.wait(WITHIN_S).state is TransferState.DONE
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["as it was", "a directory has its name"])
+def test_a_transfer_that_goes_on_at_another_path_leaves_nothing_at_the_first(
+    stage, monkeypatch, hidden
+):
+    first, second = stage.path / "first", stage.path / "second"
+    offer, incoming = stage.offer(), stage.accept()
+
+    def watch(step):
+        if step == "piece-stored":
+            incoming.awaited._engine._stopping = True
+
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, "watch", watch)
+        with pytest.raises(dray.TransferTimeout, match="suspended here"):
+            incoming.save_to(first)
+    assert first.with_name("first.partial").exists()
+    if hidden:
+        first.mkdir()
+    stage.assert_same(stage.there.resume_transfer(offer.transfer_id).save_to(second))
+    assert offer.wait(WITHIN_S).state is TransferState.DONE
+    assert not first.with_name("first.partial").exists()

@@ -233,6 +233,19 @@ class PartialFile:
         )
 
 
+def remove_partial(target: Path) -> None:
+    """Remove what `keep` has left of a file, unless somebody writes into it."""
+    partial = partial_of(target)
+    # It is not needed any more; one that cannot be removed harms nobody.
+    with suppress(OSError):
+        if partial.exists():
+            descriptor, _ = open_locked(partial, wait_s=0)
+            try:
+                partial.unlink()
+            finally:
+                os.close(descriptor)
+
+
 def open_alone(partial: Path) -> int:
     """Open it, made if it is not there, when nobody else writes into it any more.
 

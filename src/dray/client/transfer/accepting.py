@@ -12,6 +12,7 @@ import msgspec
 
 from dray.checksum import crc32c
 from dray.client.connections.runtime import Dialer
+from dray.client.files.partial_file import remove_partial
 from dray.client.files.progress import INTERVAL_S
 from dray.client.files.steps import reached
 from dray.client.transfer.board import Board, Rate
@@ -95,6 +96,7 @@ class Accepting(Engine[events.ConsumerEvent]):
                 expected=expected,
                 more_synced=self._note_synced,
             )
+            path_before = kept.path
             kept.path, kept.boot = str(target), boot_id()
             kept.synced = min(kept.synced, expected)
             kept.state = self.core.state
@@ -104,6 +106,8 @@ class Accepting(Engine[events.ConsumerEvent]):
                 self._target.close()
                 raise
             reached("target-kept")
+            if path_before and path_before != kept.path:
+                remove_partial(Path(path_before))
         self._direct: FrameSocket | None = None
         self._direct_failures = 0
         self._piece: memoryview | None = None
