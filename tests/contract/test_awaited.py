@@ -229,6 +229,20 @@ def test_a_given_up_read_takes_nothing_from_the_next(in_loop, size):
     assert in_loop(act) == (True, True, b"")
 
 
+def test_tasks_that_read_on_take_turns(in_loop):
+    body = random.Random(9).randbytes(3_000_000)
+
+    async def act(manager, queue):
+        await manager.create_queue("statusq", exist_ok=True)
+        large = dray.aio.LargeMessageQueue(queue, fragment_size=200_000)
+        await large.send(body)
+        async with large.receive(10) as message:
+            read = await asyncio.gather(*(message.read(50_000) for _ in range(60)))
+        return b"".join(read) == body
+
+    assert in_loop(act)
+
+
 def test_a_given_up_large_send_leaves_nothing(in_loop, tmp_path):
     async def act(manager, queue):
         large = dray.aio.LargeMessageQueue(queue)

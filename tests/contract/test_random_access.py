@@ -120,6 +120,25 @@ def test_many_readers_read_side_by_side(message):
     assert not failed
 
 
+def test_threads_that_read_on_take_turns(large):
+    """Long enough for each to come while another waits for bytes."""
+    body = random.Random(5).randbytes(600_000)
+    large.send(body)
+    read = []
+
+    def read_on(message):
+        while piece := message.read(10_000):
+            read.append(piece)
+
+    with large.receive(1) as message:
+        threads = [threading.Thread(target=read_on, args=(message,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(read) == sorted(body[at : at + 10_000] for at in range(0, len(body), 10_000))
+
+
 def test_random_access_and_the_reading_of_the_whole_do_not_meet(message):
     with message.open() as file:
         assert message.read(1500) == BODY[:1500]

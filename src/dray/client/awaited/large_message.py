@@ -170,6 +170,7 @@ class LargeMessage(Described):
         super().__init__(Said(origin.sequence_id, control, header.message))
         layout = Layout(control.size, control.fragment_size)
         self._fragments = Fragments(origin, parts, header.header.number, layout)
+        self._reading = origin.runtime.lock()
         self._cursor: AsyncGenerator[memoryview, None] | None = None
         self._rest = memoryview(b"")
         self._given = 0
@@ -193,8 +194,9 @@ class LargeMessage(Described):
     async def read(self, size: int = -1) -> bytes:
         """Read up to `size` bytes, by default all that are left; b"" at the end.
 
-        Raises `LargeMessageCorrupt` if the CRC32C of a record is wrong, or at the end if the digest
-        is wrong.
+        Several threads or tasks take turns: each byte is given to one of them. Raises
+        `LargeMessageCorrupt` if the CRC32C of a record is wrong, or at the end if the digest is
+        wrong.
         """
         if size >= 0:
             room = bytearray(min(size, self.size))
@@ -373,16 +375,18 @@ class LargeMessage(Described):
         """Read on from where a reader stands; one that fails or is interrupted stands there still.
 
         Or the next one would take the end of a pass that was cut off for the end of the body.
+        Others wait meanwhile: there is one pass.
         """
-        stands_at = self._given - len(self._rest)
-        try:
-            yield
-        except BaseException:
-            cursor, self._cursor = self._cursor, None
-            self._rest, self._given = memoryview(b""), stands_at
-            if cursor is not None:
-                await cursor.aclose()
-            raise
+        async with self._reading:
+            stands_at = self._given - len(self._rest)
+            try:
+                yield
+            except BaseException:
+                cursor, self._cursor = self._cursor, None
+                self._rest, self._given = memoryview(b""), stands_at
+                if cursor is not None:
+                    await cursor.aclose()
+                raise
 
     async def _next_piece(self) -> memoryview | None:
         """The next piece of the one pass that `read` and `readinto` share; None at its end.
