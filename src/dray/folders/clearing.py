@@ -56,7 +56,7 @@ class Clearing:
         except (FileNotFoundError, NotADirectoryError):
             return True
         try:
-            # The file is still in this folder when the names above it change.
+            # The file is still in this folder if a folder above gets another name meanwhile.
             return self._clear_in(folder, full.name, file)
         finally:
             os.close(folder)
