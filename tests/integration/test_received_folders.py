@@ -15,7 +15,7 @@ import pytest
 
 import dray
 import dray.folders
-from dray.folders import FileNotReceived, FileReceived
+from dray.folders import FileNotReceived, FileReceived, placing, tree_target
 from dray.folders.received_ledger import ReceivedLedger
 from dray.folders.tree_target import LEDGER, TreeTarget
 from tests.integration.commands import until
@@ -106,6 +106,28 @@ def test_messages_without_a_file_are_two_files_though_their_labels_are_equal(
         "photo (2).jpg": b"two",
         "photo (3).jpg": b"three",
     }
+
+
+@pytest.mark.parametrize("tree", [True, False], ids=["tree", "flat"])
+def test_for_an_equal_label_not_all_numbers_are_tried_again(
+    queue, large, out, *, monkeypatch, tree
+):
+    tried = []
+    for module, name in ((tree_target, "short_numbered"), (placing, "numbered")):
+        original = getattr(module, name)
+
+        def numbered(label, count, original=original):
+            tried.append(count)
+            return original(label, count)
+
+        monkeypatch.setattr(module, name, numbered)
+    for _ in range(20):
+        large.send(b"body", label="photo.jpg")
+    assert dray.folders.receive(queue, out, follow=False, tree=tree).files == 20
+    assert sorted(tree_of(out)) == sorted(
+        "photo.jpg" if count == 1 else f"photo ({count}).jpg" for count in range(1, 21)
+    )
+    assert len(tried) < 45, "two for each, and not one for each file that is there"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from dray.model import files
 
 NAME_BYTES_MAX = 200
 """File systems take 255 bytes; the rest is room for a counter and the mark of unfinished files."""
+_NAMES_MAX = 10_000
+"""Names of which the last number is kept: a megabyte. Others are counted from the beginning."""
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')
 _ENDING = re.compile(r"(\.[^.\s]{1,12})\Z")
 
@@ -35,6 +37,25 @@ def numbered(name: str, count: int) -> str:
     ending = _ENDING.search(name, 1)
     stem, tail = (name[: ending.start()], ending[0]) if ending else (name, "")
     return f"{stem} ({count}){tail}"
+
+
+class LastNumbers:
+    """The last number that each name got, so that not all of them are tried for the next one."""
+
+    def __init__(self) -> None:
+        """Know of no name yet."""
+        self._last: dict[str, int] = {}
+
+    def next(self, name: str, taken: int) -> int:
+        """The number to try when the number `taken` of a name is taken."""
+        return max(taken, self._last.get(name, 1)) + 1
+
+    def note(self, name: str, count: int) -> None:
+        """Note the number that a name got."""
+        if count > 1:
+            if len(self._last) >= _NAMES_MAX:
+                self._last.clear()
+            self._last[name] = count
 
 
 def otherwise_named(id: str | None) -> str:

@@ -9,7 +9,6 @@ file that was placed for it stays. `docs/explanation/received-files.md` has the 
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import stat
 import threading
@@ -20,7 +19,7 @@ from typing import NamedTuple, Self
 
 from dray.client.files.partial_file import open_locked
 from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
-from dray.folders.labels import file_name, numbered
+from dray.folders.labels import LastNumbers, file_name, numbered
 from dray.folders.notes import PlacedNote, key_of, key_of_name, note_in
 from dray.fsync import sync_folder
 from dray.model.classes import TransactionStatus
@@ -89,6 +88,7 @@ class TargetFolder:
         self._hidden = self.path / f".dray-{os.geteuid()}"
         self._descriptor: int | None = None
         self._opening = threading.Lock()
+        self._numbers = LastNumbers()
         self._placed = False
         self._made = _make(self.path)
         if sync:
@@ -287,14 +287,16 @@ class TargetFolder:
         return None
 
     def _link(self, body: Path, name: str) -> Path:
-        for count in itertools.count(1):
+        count = 1
+        while True:
             final = self.path / numbered(name, count)
             try:
                 os.link(body, final, follow_symlinks=False)
             except FileExistsError:
+                count = self._numbers.next(name, count)
                 continue
+            self._numbers.note(name, count)
             return final
-        raise AssertionError
 
     def _sync_names(self) -> None:
         if self._sync:

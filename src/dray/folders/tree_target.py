@@ -22,7 +22,7 @@ from dray.client.blocking.large_message import LargeMessage
 from dray.errors import DrayError, FileRefused, InvalidConfiguration, TargetUnwritable
 from dray.folders.below import check_path, folder_of, look_at
 from dray.folders.file_receiver import keep_time_and_mode, path_of
-from dray.folders.labels import short_numbered
+from dray.folders.labels import LastNumbers, short_numbered
 from dray.folders.placing import open_new, was_removed, write_all
 from dray.folders.received_ledger import ArrivedFile, PlacedVersion, ReceivedLedger
 from dray.fsync import sync_folder
@@ -69,6 +69,7 @@ class TreeTarget:
         self._on_conflict = on_conflict
         self._sync = sync
         self._lock = threading.Lock()
+        self._numbers = LastNumbers()
         self._unsettled = False
         """Whether the ledger may not know of a file that it has its name."""
         self._syncers = ThreadPoolExecutor(_SYNCERS, "dray-file-sync")
@@ -273,7 +274,7 @@ class TreeTarget:
             there = _lstat(name, folder)
             replace = there is not None and (replaces or self._on_conflict == "replace")
             if there is not None and not replace and self._on_conflict == "number":
-                count += 1
+                count = self._numbers.next(origin.path, count)
                 name = short_numbered(last, count)
                 continue
             if there is not None and (not replace or stat.S_ISDIR(there.st_mode)):
@@ -282,7 +283,7 @@ class TreeTarget:
             marks = (found.st_size, found.st_mtime_ns, found.st_ino)
             place = f"{above}/{name}" if above else name
             version = PlacedVersion(origin.number, origin.sent_us, place, *marks)
-            return _Place(body, folder, name, replace, version)
+            return _Place(body, folder, name, replace, version, count)
 
     def _give_names(self, places: Sequence[_Place], outcomes: _Outcomes) -> list[_WrittenBody]:
         """Place bodies as chosen; give those whose names somebody else has taken just now."""
@@ -302,6 +303,7 @@ class TreeTarget:
                     again.append(each.body)
                 else:
                     named.append(each)
+                    self._numbers.note(each.body.origin.path, each.at_number)
         self._note_places(self._names_synced(named, outcomes), outcomes)
         return again
 
@@ -386,6 +388,7 @@ class _Place(NamedTuple):
     name: str
     replaces: bool
     version: PlacedVersion
+    at_number: int
 
     def give_name(self) -> None:
         """Give the body its name; raises OSError."""
