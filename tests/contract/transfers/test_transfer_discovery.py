@@ -130,8 +130,9 @@ def test_what_a_handle_has_given_up_it_is_not_given_again(
     ],
 )
 def test_terms_out_of_bounds_are_refused(*, manager, reports, source, offer_of, options, said):
-    with pytest.raises(dray.Misuse, match=said):
+    with pytest.raises(dray.InvalidArgument, match=said) as refused:
         offer_of(source, reports, **options)
+    assert refused.value.argument == next(iter(options))
     # Nothing was kept either that would be in the way of the next.
     assert manager.unfinished_transfers() == []
     assert offer_of(source, reports).status.state is TransferState.DISCOVERING

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 
 import msgspec
 
-from dray.errors import Misuse
+from dray.errors import InvalidArgument
 from dray.large.digests import DIGESTS
 from dray.model.limits import (
     LABEL_CHARACTERS_MAX,
@@ -70,17 +70,22 @@ def read_reference(extension: Buffer, body: Buffer) -> Reference | None:
 
 
 def check_terms(size: int, fragment_size: int, window_size: int) -> None:
-    """Raise `Misuse` for terms out of bounds."""
+    """Raise `InvalidArgument` for terms out of bounds."""
     if not 1 <= fragment_size <= TRANSFER_FRAGMENT_BYTES_MAX:
-        raise Misuse(
-            f"fragment_size must be 1 to {TRANSFER_FRAGMENT_BYTES_MAX} bytes, not {fragment_size}"
+        raise InvalidArgument(
+            f"fragment_size must be 1 to {TRANSFER_FRAGMENT_BYTES_MAX} bytes, not {fragment_size}",
+            argument="fragment_size",
         )
     if not 1 <= window_size <= TRANSFER_WINDOW_MAX:
-        raise Misuse(f"window_size must be 1 to {TRANSFER_WINDOW_MAX} fragments, not {window_size}")
+        raise InvalidArgument(
+            f"window_size must be 1 to {TRANSFER_WINDOW_MAX} fragments, not {window_size}",
+            argument="window_size",
+        )
     if size > fragment_size * TRANSFER_FRAGMENTS_MAX:
-        raise Misuse(
+        raise InvalidArgument(
             f"a file of {size} bytes has more than {TRANSFER_FRAGMENTS_MAX} fragments of"
-            f" {fragment_size} bytes; choose a larger fragment_size"
+            f" {fragment_size} bytes; choose a larger fragment_size",
+            argument="fragment_size",
         )
 
 
