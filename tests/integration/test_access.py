@@ -98,6 +98,18 @@ def _received(connect):
         return None
 
 
+def test_a_queue_manager_that_sighup_opens_says_that_it_protects_nothing(files):
+    with started("serve", "--config", configuration(files, RULES)) as process:
+        process.stdout.readline()
+        file = configuration(files, RULES)
+        file.write_text(file.read_text().replace("open = false", "open = true"))
+        process.send_signal(signal.SIGHUP)
+        said = []
+        while not said or b"read again" not in said[-1]:
+            said.append(process.stderr.readline())
+    assert any(b"is open and protects nothing" in each for each in said)
+
+
 def test_the_rights_of_an_account_are_explained_with_those_of_its_groups(files):
     account = pwd.getpwuid(os.geteuid())
     group = grp.getgrgid(account.pw_gid).gr_name

@@ -172,13 +172,12 @@ class Server:
                 check_tcp_door(options, self._tcp_address, knows_tokens=knows)
             trusted = _trusted_by(options)
             if options.tls_ca is not None or options.tls_cert is not None:
-                # Later links read the files again: here they are only looked at.
-                trusted()
+                trusted()  # Each link reads the files again.
             if self._handshakes is not None and options.tls_cert is not None:
                 self._handshakes.present(
                     presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
                 )
-            self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
+            self._warn_of(options)
             self._links.trust(trusted)
             self._unproven = ANYONE if options.open else NOBODY
             self.turns.deliver(AccessChanged(access, peer_tokens))
@@ -427,6 +426,9 @@ class Server:
             self._listeners.append(
                 Listener(self._loop, sock, address, accepted=self._accept, notices=self._notices)
             )
+        self._warn_of(options)
+
+    def _warn_of(self, options: ServeOptions) -> None:
         if options.open and self._listeners:
             where = " and ".join(self.addresses)
             self._notices.say(NoticeKind.OPEN, where, what_open_means(where))
