@@ -138,7 +138,7 @@ def test_a_lost_lease_gives_its_message_back_and_its_outcome_tells(alone, kill):
 
 
 @pytest.mark.slow
-def test_a_lease_at_a_console_ends_with_its_queue_manager_and_the_message_is_back(tmp_path):
+def test_what_is_held_at_a_console_ends_with_its_queue_manager_and_the_message_is_back(tmp_path):
     """The console lives on, and its connection is made anew."""
     with HttpManager("held", tmp_path) as manager:
         with manager.connect_as_owner() as owner:
@@ -148,6 +148,8 @@ def test_a_lease_at_a_console_ends_with_its_queue_manager_and_the_message_is_bac
         try:
             headers = {"Authorization": f"Bearer {token}"}
             with httpx.Client(base_url=console.address, headers=headers, timeout=30) as client:
+                begun = client.post("/v1/transactions").headers["location"]
+                assert client.patch(begun).status_code == 204
                 first, second = (client.post("/v1/queues/q/receive?wait=10") for _ in range(2))
                 assert client.get(first.headers["location"]).content == b"small"
                 manager.kill()
@@ -158,6 +160,8 @@ def test_a_lease_at_a_console_ends_with_its_queue_manager_and_the_message_is_bac
                 for lease in (first, second):
                     ended = client.get(lease.headers["location"])
                     assert (ended.status_code, ended.json()["code"]) == (410, "lease-ended")
+                renewed = client.patch(begun)
+                assert (renewed.status_code, renewed.json()["code"]) == (410, "transaction-ended")
                 again = [client.post("/v1/queues/q/receive?wait=10") for _ in range(2)]
                 assert [each.headers["dray-size"] for each in again] == ["5", "100"]
                 assert [client.delete(e.headers["location"]).status_code for e in again] == [

@@ -29,8 +29,12 @@ async def begin(call: Call) -> Response:
 
 
 async def renew(call: Call) -> Response:
-    """Let the time of a transaction begin anew."""
-    call.caller.transactions.renew(_transaction(call))
+    """Let the time of a transaction begin anew, unless it ended with its connection."""
+    held, found = call.caller.transactions, _transaction(call)
+    if not found.transaction.under_way:
+        found.release(Ended.ABORTED)
+        held.forget(found, Ended.ABORTED)
+    held.renew(_transaction(call))
     return nothing()
 
 
