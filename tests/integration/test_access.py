@@ -8,6 +8,8 @@ import os
 import pwd
 import re
 import signal
+import subprocess
+import sys
 from functools import partial
 
 import msgspec
@@ -20,7 +22,7 @@ from dray.daemon.embedded import EmbeddedDaemon
 from dray.wire import frames
 from tests.cost import instructions_in_loop
 from tests.integration.commands import dray as dray_command
-from tests.integration.commands import started, until
+from tests.integration.commands import environment, started, until
 from tests.unit.daemon.raw_client import connected
 from tests.unit.manager.test_any_frame import Babbler
 
@@ -96,6 +98,34 @@ def _received(connect):
             return bytes(beta.queue("orders").receive(timeout=0).body)
     except dray.AccessDenied:
         return None
+
+
+def test_sighup_during_a_start_ends_nothing_and_is_followed_when_it_is_done(files):
+    program = (
+        "import os, signal, sys\n"
+        "from dray.daemon import process\n"
+        "class Server(process.Server):\n"
+        "    def __init__(self, loop, options):\n"
+        "        os.kill(os.getpid(), signal.SIGHUP)\n"
+        "        super().__init__(loop, options)\n"
+        "process.Server = Server\n"
+        "from dray.cli.program import run\n"
+        f"sys.exit(run(['serve', '--config', {str(configuration(files, RULES))!r}]))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        assert b"ready" in process.stdout.readline()
+        assert any(b"the configuration was read again" in line for line in process.stderr)
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_queue_manager_that_sighup_opens_says_that_it_protects_nothing(files):

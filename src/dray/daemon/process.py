@@ -109,6 +109,9 @@ async def _serve(
     beside: Sequence[Callable[[OwnDoor], Companion]],
 ) -> int:
     loop = asyncio.get_running_loop()
+    missed: list[int] = []
+    # Its default would end a recovery, and a service manager would call that a clean end.
+    signal.signal(signal.SIGHUP, lambda number, _: missed.append(number))
     server = Server(loop, options)
     signalled: asyncio.Future[int] = loop.create_future()
     for number in _SIGNALS:
@@ -116,6 +119,8 @@ async def _serve(
     companions: list[Companion] = []
     loop.add_signal_handler(signal.SIGHUP, _follow, server, again, companions)
     companions += await _started(server, beside)
+    if missed:
+        _follow(server, again, companions)
     # Objects that stay until the end are passed over by the garbage collector: a full collection
     # takes 15 ms less.
     gc.collect()
