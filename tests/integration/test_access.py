@@ -154,6 +154,26 @@ def test_the_rights_of_an_account_are_explained_with_those_of_its_groups(files):
         assert (send["rule"] is not None) is may, who
 
 
+@pytest.mark.parametrize("queue", ["orders;journal", "orders;Journal", "system$;deadxact"])
+def test_reading_a_journal_or_dead_letters_is_explained_by_the_right_to_keep(files, queue):
+    """A queue manager refuses it to a caller that may receive from every queue."""
+    rules = RULES.replace('"orders"', '"*"').replace('"send"', '"send", "receive"')
+
+    def explained(text):
+        file = configuration(files, text)
+        told = dray_command("access", "explain", "cert:alpha", queue, "--config", file, "--json")
+        return {each["right"] for each in told.assert_good().value if each["rule"] is not None}
+
+    assert explained(rules) == {"see", "send"}
+    assert explained(rules.replace('"receive"', '"keep"')) == {
+        "see",
+        "send",
+        "peek",
+        "receive",
+        "keep",
+    }
+
+
 def test_commands_check_and_explain_the_rules(files):
     good = configuration(files, RULES)
     assert "1 access rule\n" in dray_command("config", "check", good).assert_good().out

@@ -42,13 +42,16 @@ def explain(
 
     WHO is user:NAME, group:NAME, cert:NAME, token:NAME or anyone.
 
-    The owner of the queue manager may do everything. For a queue of another queue manager, such as
-    dray://host:7340/orders, it tells the right to forward to its host.
+    The owner of the queue manager may do everything. At journals and dead-letter queues, peek and
+    receive need the right keep.
+
+    For a queue of another queue manager, such as dray://host:7340/orders, it tells the right to
+    forward to its host.
     """
     from dray.daemon.config import read_file
     from dray.model.access import Verb
     from dray.model.callers import ANYONE, Caller
-    from dray.model.names import parse_queue_address
+    from dray.model.names import SYSTEM, parse_queue_address
 
     if not who.startswith(("user:", "group:", "cert:", "token:")) and who != ANYONE:
         raise click.UsageError(
@@ -60,10 +63,12 @@ def explain(
     caller = Caller(who, tuple(named))
     address = parse_queue_address(queue)
     host = f"{address.host}:{address.port}" if address.remote else ""
+    reads_kept = address.queue == SYSTEM or address.sub_queue.casefold() == "journal"
     found: list[dict[str, str | None]] = []
     for verb in Verb:
         if verb is not Verb.FORWARD:
-            found.append({"right": str(verb), "rule": access.reason(caller, verb, str(address))})
+            asked = Verb.KEEP if reads_kept and verb in {Verb.PEEK, Verb.RECEIVE} else verb
+            found.append({"right": str(verb), "rule": access.reason(caller, asked, str(address))})
         elif host:
             found.append({"right": f"{verb} to {host}", "rule": access.reason(caller, verb, host)})
     settings.tell_all(found, ["right", "allowed", "by"], _row)
