@@ -73,6 +73,15 @@ def test_a_request_with_two_readings_is_refused_and_sends_nothing(client, queue,
     assert count(client, queue) == 0
 
 
+@pytest.mark.parametrize("origin", ["http://x", "HTTPS://x:80", "http://[::1]:7342"])
+def test_a_request_that_says_the_whole_address_is_one_for_its_path(client, queue, server, origin):
+    said = head(client, queue, "Content-Length: 2").replace(b"POST /", f"POST {origin}/".encode())
+    assert raw(server, said + b"ok").startswith(b"HTTP/1.1 201 ")
+    assert client.get(f"/v1/queues/{queue}").json()["message_count"] == 1
+    said = head(client, queue).replace(f"/v1/queues/{queue}/messages".encode(), origin.encode())
+    assert raw(server, said).startswith(b"HTTP/1.1 404 ")
+
+
 @pytest.mark.parametrize(
     "request_bytes",
     [

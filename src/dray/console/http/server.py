@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import socket
 import ssl
 import sys
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import unquote
 
 import uvicorn
 from starlette.responses import PlainTextResponse
@@ -21,6 +23,7 @@ from dray.console.http.limits import CONNECTIONS_MAX, GRACE_S, HEAD_BYTES_MAX
 from dray.console.http.protocol import BoundedProtocol, WithoutHead
 
 _INPUT_BYTES: Final = 4096
+_ORIGIN: Final = re.compile(rb"https?://[^/]*", re.IGNORECASE)
 
 
 def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> QuietServer:
@@ -59,12 +62,21 @@ def _within_head_bound(app: ASGIApp) -> ASGIApp:
     async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope.get("headers", ())
         if sum(len(name) + len(value) for name, value in headers) <= HEAD_BYTES_MAX:
-            await app(scope, receive, send)
+            await app(_without_origin(scope), receive, send)
             return
         told = f"The headers of a request have at most {HEAD_BYTES_MAX:,} bytes; send shorter ones."
         await PlainTextResponse(told, 400)(scope, receive, send)
 
     return bounded
+
+
+def _without_origin(scope: Scope) -> Scope:
+    """The same request with its path alone, where it says the whole address, as to a proxy."""
+    found = _ORIGIN.match(scope.get("raw_path", b""))
+    if found is None:
+        return scope
+    path = scope["raw_path"][found.end() :] or b"/"
+    return {**scope, "raw_path": path, "path": unquote(path.decode("ascii"))}
 
 
 def end_with_input(running: uvicorn.Server) -> None:
