@@ -167,7 +167,8 @@ def was_moved(before: Identity, now: Identity) -> str:
         return f"it was renamed from {before.path} by hand"
     if before.path == now.path:
         return "it replaced the one that was there before"
-    if (Path(before.path) / "QMLog").exists():
+    # False as well where this user may not look, or where that disk does not answer.
+    if os.path.exists(f"{before.path}/{LOG_NAME}"):
         return (
             f"it was copied from {before.path}, where the original still is; two queue managers"
             " with one id must never both run"

@@ -132,6 +132,17 @@ def test_a_folder_that_is_elsewhere_is_told_from_one_that_is_not(now, how):
     assert bool(how) == bool(was_moved(HERE, now))
 
 
+def test_an_old_place_into_which_nobody_can_look_keeps_no_store_from_its_start(
+    data, tmp_path, monkeypatch
+):
+    def refused(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    here = identity_of(data)
+    monkeypatch.setattr(os, "stat", refused)
+    assert "moved from" in was_moved(Identity("/there/storage", 1, 2), here)
+
+
 def test_a_copy_beside_its_original_is_told_as_such(data, tmp_path):
     (data / "storage" / "QMLog").touch()
     assert "copied from" in was_moved(identity_of(data), Identity("/there", 9, 9))
