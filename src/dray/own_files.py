@@ -122,6 +122,11 @@ def is_of_this_user(path: Path, status: os.stat_result) -> bool:
         Path(probe).unlink()
 
 
+def is_probe(name: str) -> bool:
+    """Whether `is_of_this_user` gives such a name to the file that it makes and removes."""
+    return name.startswith(_PROBE)
+
+
 def _opened(path: Path, flags: int, mode: int, refusals: dict[int, str]) -> int:
     def refused(number: int) -> OSError:
         return NotKeptError(number, refusals[number].format(name=path.name))

@@ -33,7 +33,7 @@ from dray.daemon.config import ServeOptions
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
 from dray.model.words import counted
-from dray.own_files import make_own_folder
+from dray.own_files import is_probe, make_own_folder
 from dray.store.audit import AuditLog, read_entries
 from dray.store.chain import SEE_TO_IT, SEE_TO_IT_OR_TURN_IT_OFF, breaks
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM, Disk
@@ -329,6 +329,9 @@ class Guard:
 
     def _judge(self, event: events.FileSystemEvent) -> None:
         name = self._name(event.src_path)
+        if is_probe(Path(name).name):
+            # A file server that gives files another owner is asked so at each file that is opened.
+            return
         match event.event_type:
             case "closed":
                 if self._marks.take("closes", name):

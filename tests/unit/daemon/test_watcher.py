@@ -141,6 +141,18 @@ def test_what_the_disk_does_itself_is_not_told(disk, data):
 
 
 @pytest.mark.slow
+def test_files_on_a_file_server_that_gives_them_another_owner_are_no_alarm(data, monkeypatch):
+    opened(data).close()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    disk = opened(data)
+    for _ in range(3):
+        disk.open("p0000001.mq", size=100).close()
+    (data / "storage" / "notes.txt").touch()
+    eventually(lambda: ("added", "notes.txt", "running") in told(data))
+    disk.close()
+    assert {file for _, file, _ in told(data)} == {"notes.txt"}
+
+
 def test_files_that_are_opened_again_and_again_are_no_alarm(data):
     """More heap files than descriptors: each read closes one and opens another."""
     store = Store(AuditedDisk(data), heap_file_bytes=1 << 14, log_bytes=1 << 18)
