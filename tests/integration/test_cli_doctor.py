@@ -197,6 +197,20 @@ def test_a_hole_at_the_head_is_found(process, manager):
     assert "--repair" in findings(process.url, "orders")["hole"]["sentence"]
 
 
+def test_messages_whose_file_is_gone_are_found(tmp_path):
+    """A receive waits for them in vain, and the queue counts them."""
+    with client.open(tmp_path / "data") as manager:
+        queue = manager.create_queue("orders")
+        for _ in range(2):
+            queue.send(bytes(3_000_000))
+    (tmp_path / "data" / "storage" / "p0000001.mq").unlink()
+    with client.open(tmp_path / "data") as manager:
+        assert manager.queue("orders").info().unreadable_count == 1
+        (found,) = manager.doctor("orders")
+        assert (found.code, found.queue) == ("unreadable", "orders")
+        assert "1 message of 'orders' cannot be read" in found.sentence
+
+
 def test_a_clock_that_differs_is_found(process, manager):
     done = subprocess.run(
         [sys.executable, "-c", LATER],

@@ -113,6 +113,9 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The last position that a message took: one more for each message that joined the queue."""
     oldest_time: float | None = None
     """When the oldest message arrived, in seconds since the epoch; None for an empty queue."""
+    unreadable_count: int = 0
+    """Messages that nobody receives, because a start did not find their bytes: a message file is
+    missing or was cut off."""
 
 
 class OpenTransactionInfo(msgspec.Struct, frozen=True, kw_only=True):

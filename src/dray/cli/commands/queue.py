@@ -108,6 +108,13 @@ def list_queues(settings: Settings, *, every: bool) -> None:
     for info in shown:
         if info.delivery is not None and info.delivery.refusal is not None:
             click.echo(printable(f"{info.name}: {refusal_text(info.delivery.refusal)}"))
+        if info.unreadable_count:
+            click.echo(
+                printable(
+                    f"{info.name}: {counted(info.unreadable_count)} cannot be read; see `dray"
+                    " doctor`"
+                )
+            )
         if info.staged_count or info.staged_dropped:
             click.echo(
                 f"{info.name}: staged for batches of Spark: {counted(info.staged_count)};"

@@ -11,6 +11,7 @@
 | paused | messages wait in an outgoing queue that somebody paused |
 | poison | the message at the head was given back again and again; a poison queue holds some |
 | hole | the large message at the head lacks parts |
+| unreadable | a message file is missing, and nobody can receive its messages |
 | idle-transaction | an open or prepared transaction holds messages, and nobody goes on with it |
 | dead-letters | messages could not be delivered |
 | certificate | a certificate ends soon, or has ended |
@@ -76,6 +77,7 @@ async def examine(link: Link, name: str | None, idle: float) -> list[DoctorFindi
     found = [*_of_quotas(info, chosen), *_of_disk(info), *_of_clock(info, asked, answered)]
     for queue in chosen:
         found += await _of_queue(link, queue, info.now)
+    found += _of_files(chosen)
     found += await _of_transactions(link, chosen, idle, every=name is None)
     found += await _of_dead_letters(link, name)
     found += await _of_peers(link, name)
@@ -130,6 +132,18 @@ def _of_disk(info: ManagerInfo) -> Iterator[DoctorFinding]:
         f"the disk of the data directory has {free} free and {kept} must stay free, so {state};"
         " make room on it",
     )
+
+
+def _of_files(queues: list[QueueInfo]) -> Iterator[DoctorFinding]:
+    for each in queues:
+        if each.unreadable_count:
+            yield DoctorFinding(
+                "unreadable",
+                each.name,
+                f"{counted(each.unreadable_count)} of {each.name!r} cannot be read, because a file"
+                " of the data directory is missing or was cut off; the log of the last start names"
+                " it: bring it back and start again, or restore a backup",
+            )
 
 
 def _of_clock(info: ManagerInfo, asked: float, answered: float) -> Iterator[DoctorFinding]:

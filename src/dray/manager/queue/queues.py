@@ -202,6 +202,7 @@ class StoredQueue:
             born=self.born,
             last_position=self.next_lookup_id - 1 - self.express_room,
             oldest_time=self.index.oldest_time(),
+            unreadable_count=self.index.aside_count,
         )
 
     def _state(self) -> str:

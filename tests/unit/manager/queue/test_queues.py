@@ -42,6 +42,7 @@ def test_a_new_queue_has_nothing_and_has_lost_nothing() -> None:
     assert (info.journal_count, info.journal_bytes) == (0, 0)
     assert (info.express_count, info.express_bytes) == (0, 0)
     assert (info.copies_skipped, info.staged_dropped) == (0, 0)
+    assert info.unreadable_count == 0
     assert (info.born, info.last_position, info.state) == (0, 0, "active")
 
 
