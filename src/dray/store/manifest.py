@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -260,7 +261,9 @@ def _marks(
             if entry.is_dir(follow_symlinks=False):
                 if not known:
                     yield name, FileMark(folder=True)
-                yield from _marks(Path(entry.path), f"{name}/", only_strangers=only_strangers)
+                # Such as lost+found, where a disk is mounted here: it is root's alone.
+                with suppress(PermissionError):
+                    yield from _marks(Path(entry.path), f"{name}/", only_strangers=only_strangers)
                 continue
             if known:
                 continue

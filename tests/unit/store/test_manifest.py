@@ -132,6 +132,23 @@ def test_a_folder_that_is_elsewhere_is_told_from_one_that_is_not(now, how):
     assert bool(how) == bool(was_moved(HERE, now))
 
 
+def test_a_folder_of_another_user_is_noted_without_its_content(data, monkeypatch):
+    closed = data / "storage" / "lost+found"
+    closed.mkdir()
+    scandir = os.scandir
+
+    def refusing(path):
+        if path == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert take_stock(data)["lost+found"] == FileMark(folder=True)
+    closed = data / "storage"
+    with pytest.raises(PermissionError):
+        take_stock(data)
+
+
 def test_an_old_place_into_which_nobody_can_look_keeps_no_store_from_its_start(
     data, tmp_path, monkeypatch
 ):
