@@ -84,7 +84,7 @@ def move_store(move: StoreMove, progress: Progress) -> MoveReport:
         if error.errno in NO_ROOM:
             sentence = f"there is no room for the store at {sentence}; free some space there"
             raise StoreFull(sentence, file="") from error
-        sentence = f"the store was not moved: {sentence}; mend that and run the same move again"
+        sentence = f"the move did not end: {sentence}; mend that and run the same move again"
         raise StoreError(sentence) from error
 
 

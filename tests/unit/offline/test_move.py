@@ -288,3 +288,15 @@ def test_a_store_that_was_moved_twice_is_never_called_lost(old, new, tmp_path):
     move_store(a_move(new, tmp_path / "third", "m2"), silent)
     with pytest.raises(StoreError, match=f"from there to {tmp_path / 'third'}; move it from there"):
         move_store(a_move(old, new, "m3"), silent)
+
+
+def test_what_cannot_be_tidied_up_is_not_told_as_a_move_that_did_not_happen(old, new, monkeypatch):
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "rmdir", refused)
+    with pytest.raises(StoreError, match=r"^the move did not end: .*lqs: Permission"):
+        move_store(a_move(old, new), silent)
+    monkeypatch.undo()
+    RealDisk(new)
+    assert move_store(a_move(old, new), silent).finished
