@@ -98,6 +98,10 @@ def check_checkpoints(disk: ReadOnlyDisk, report: CheckReport) -> None:
             "its header is gone, or its checksum does not fit",
             remedy=_instead_of(name, seen, "the next checkpoint replaces this one"),
         )
+    for name in seen.unfinished:
+        sentence = "the queue manager ended while it wrote a checkpoint into it"
+        remedy = _instead_of(name, seen, "the next checkpoint replaces this one")
+        report.note(name, sentence, remedy=remedy)
     for name in seen.missing:
         remedy = _instead_of(name, seen, "a start makes this one anew")
         report.damage(name, "it is missing", remedy=remedy)

@@ -63,7 +63,8 @@ class ReadOnlyDisk(StoreFolder):
     def open(self, name: str) -> ReadableFile:
         """Open for reading. Raises StoreCorrupt if it is missing."""
         try:
-            return RealFile(name, os.open(self._folder / name, os.O_RDONLY))
+            # A pipe in the place of a file is looked at, and not waited for.
+            return RealFile(name, os.open(self._folder / name, os.O_RDONLY | os.O_NONBLOCK))
         except OSError as error:
             if error.errno in NO_ACCESS or error.errno in NO_DESCRIPTORS:
                 raise translation(error, name, "open") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from dray.daemon.watcher import AuditedDisk
 from dray.errors import StoreError, StorePoisoned
 from dray.model.queue import QueueOptions
 from dray.offline.checking import check_store
+from dray.store.log.checkpoint import PAIRS, SnapshotWriter, examine
 from dray.store.lqs import FOLDER, file_name
 from dray.store.real_disk import RealDisk
 from dray.testing.harness import ManagerHarness, Sizes
@@ -54,6 +56,22 @@ def edited(folder: Path, old: str, new: str) -> None:
 def said(path: Path) -> list[tuple[str, str, str, str]]:
     found = check_store(path).findings
     return [(each.severity, each.file, each.what, each.remedy) for each in found]
+
+
+def test_a_checkpoint_that_a_kill_left_unfinished_is_noted_and_a_start_goes_on(
+    tmp_path: Path, folder: Path
+):
+    restarted(tmp_path)
+    disk = RealDisk(tmp_path)
+    older = {min(pair, key=lambda name: examine(disk, name)[1].generation) for pair in PAIRS}
+    for name in older:
+        with closing(disk.open(name)) as file:
+            SnapshotWriter(file).write([b"half of a snapshot"])
+    disk.close()
+    assert {file for _, file, *_ in said(tmp_path)} == older
+    assert check_store(tmp_path).clean
+    assert restarted(tmp_path).manager.files_report.quarantined == []
+    assert said(tmp_path) == []
 
 
 def test_an_edit_that_a_start_takes_over_is_noted_by_its_properties(tmp_path: Path, folder: Path):

@@ -131,10 +131,29 @@ def test_any_changed_byte_of_an_unused_one_is_damage(disk):
         assert examine(copy, NAME) == (CheckpointState.DAMAGED, None)
 
 
-def test_a_half_overwritten_one_is_damage(disk):
+def test_a_half_overwritten_one_is_unfinished_until_it_has_its_new_header(disk):
+    write(disk, [b"old snapshot"])
+    writer = SnapshotWriter(disk.open(NAME))
+    for _ in range(2):
+        writer.write([b"new"])
+        assert examine(disk, NAME) == (CheckpointState.UNFINISHED, None)
+    mark = writer.finish(MARK)
+    assert examine(disk, NAME) == (CheckpointState.VALID, mark)
+
+
+def test_one_that_was_never_finished_is_unused_while_its_first_snapshot_is_written(disk):
+    disk.open(NAME, size=CHECKPOINT_BYTES).write(birth_mark(NAME), 0)
+    SnapshotWriter(disk.open(NAME)).write([b"new"])
+    assert examine(disk, NAME) == (CheckpointState.UNUSED, None)
+
+
+def test_any_changed_byte_in_the_header_of_an_unfinished_one_is_damage(disk):
     write(disk, [b"old snapshot"])
     SnapshotWriter(disk.open(NAME)).write([b"new"])
-    assert examine(disk, NAME) == (CheckpointState.DAMAGED, None)
+    for offset in range(SECTOR_BYTES):
+        copy = disk.after_crash(CrashEffect.KEPT)
+        copy.damage(NAME, offset, bytes([disk.image(NAME)[offset] ^ 1]))
+        assert examine(copy, NAME) == (CheckpointState.DAMAGED, None)
 
 
 def test_what_is_joined_for_a_backup_is_parted_again_and_cut_off_it_is_refused():

@@ -20,7 +20,9 @@
 
 The snapshot is written first and the header last, in one sector, after the log and the heap files
 it speaks of were synced. So a header that fits its snapshot proves the whole, and until then the
-other file of the pair is whole. A file is made with a header too, of generation 0, before the log
+other file of the pair is whole. Before the snapshot, a header of generation 0 with one waiting fact
+takes the place of that of the older checkpoint: a kill leaves such a file, and it is not damaged.
+A file is made with a header too, of generation 0, before the log
 has its first group: so one without any header is no file that was never written, but a damaged one.
 
 MQInSeqs has how far each incoming stream was accepted and what its source is still to be told,
@@ -82,6 +84,7 @@ class CheckpointState(Enum):
     ABSENT = "absent, or without a header"
     UNUSED = "made, and nothing was written into it yet"
     VALID = "valid"
+    UNFINISHED = "a newer checkpoint was being written into it"
     DAMAGED = "damaged"
 
 
@@ -115,6 +118,7 @@ class SnapshotWriter:
 
     def write(self, snapshot: Iterable[bytes]) -> None:
         """Write the pieces one after the other. Raises StoreFull, StorePoisoned."""
+        self._begin()
         buffer = bytearray()
         for piece in snapshot:
             buffer += piece
@@ -131,6 +135,12 @@ class SnapshotWriter:
         self.file.write(_header(self.file.name, mark, self._crc), 0)
         return mark
 
+    def _begin(self) -> None:
+        """Replace the header of an older checkpoint, whose snapshot is going to be overwritten."""
+        header = _first_sector(self.file)
+        if not _is_unwritten(self.file.name, header):
+            self.file.write(unfinished_mark(self.file.name), 0)
+
     def _flush(self, buffer: bytearray) -> None:
         if buffer:
             self.file.write(buffer, SECTOR_BYTES + self._length)
@@ -143,6 +153,11 @@ def birth_mark(name: str) -> bytes:
     return bytes(_header(name, ORIGIN._replace(size=CHECKPOINT_BYTES), crc=0))
 
 
+def unfinished_mark(name: str) -> bytes:
+    """The first sector of one whose older checkpoint is being overwritten by a newer one."""
+    return bytes(_header(name, ORIGIN._replace(waiting=1, size=CHECKPOINT_BYTES), crc=0))
+
+
 def examine(disk: ReadableDisk, name: str) -> tuple[CheckpointState, Mark | None]:
     """Read and check one file of the pair.
 
@@ -151,15 +166,26 @@ def examine(disk: ReadableDisk, name: str) -> tuple[CheckpointState, Mark | None
     if not disk.exists(name):
         return CheckpointState.ABSENT, None
     with closing(disk.open(name)) as file:
-        header = bytearray(SECTOR_BYTES)
-        file.read_into(memoryview(header), 0)
-        born = birth_mark(name)
-        if header == born:
+        header = _first_sector(file)
+        if header == birth_mark(name):
             return CheckpointState.UNUSED, None
-        if born.startswith(header.rstrip(b"\0")):
+        if _is_unwritten(name, header):
             return CheckpointState.ABSENT, None
+        if header == unfinished_mark(name):
+            return CheckpointState.UNFINISHED, None
         mark = _valid_mark(file, header)
     return (CheckpointState.DAMAGED if mark is None else CheckpointState.VALID), mark
+
+
+def _first_sector(file: ReadableFile) -> bytearray:
+    header = bytearray(SECTOR_BYTES)
+    file.read_into(memoryview(header), 0)
+    return header
+
+
+def _is_unwritten(name: str, header: bytearray) -> bool:
+    """Whether a first sector is that of a birth, or of one that a crash left unfinished."""
+    return birth_mark(name).startswith(header.rstrip(b"\0"))
 
 
 def is_cut(disk: ReadableDisk, name: str, mark: Mark | None) -> bool:

@@ -40,6 +40,7 @@ from dray.store.log.group import HEADER_BYTES, decode_header
 from dray.store.log.qmlog import LogReader
 
 _UNWRITTEN: Final = {CheckpointState.ABSENT, CheckpointState.UNUSED}
+_UNUSABLE: Final = {CheckpointState.DAMAGED, CheckpointState.UNFINISHED}
 
 
 class LogSight(NamedTuple):
@@ -70,7 +71,15 @@ class Sight(NamedTuple):
     @property
     def damaged(self) -> list[str]:
         """Checkpoint files that are damaged."""
-        return [name for name, each in self.states.items() if each is CheckpointState.DAMAGED]
+        return self._in_state(CheckpointState.DAMAGED)
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Checkpoint files that a kill or a power failure left while they were written."""
+        return self._in_state(CheckpointState.UNFINISHED)
+
+    def _in_state(self, state: CheckpointState) -> list[str]:
+        return [name for name, each in self.states.items() if each is state]
 
     def worth(self, pair: tuple[str, ...]) -> Pair:
         """The state of a checkpoint pair."""
@@ -78,7 +87,7 @@ class Sight(NamedTuple):
         gone = [name for name in pair if name in self.missing]
         if CheckpointState.VALID in states:
             return Pair.USABLE
-        if CheckpointState.DAMAGED not in states:
+        if not states & _UNUSABLE:
             return Pair.GONE if len(gone) == len(pair) else Pair.NONE
         return Pair.TORN if states & _UNWRITTEN and not gone else Pair.RUINED
 
