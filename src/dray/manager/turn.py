@@ -23,6 +23,7 @@ from dray.manager.change import (
     damaged_messages,
     drop_unused_queues,
     end_use_of_queues,
+    kept_routes,
     remove_expired,
     set_aside,
 )
@@ -136,6 +137,8 @@ class QueueManager:
                 queue.stream.handle(Paused(), now)
         manager = cls(state, store, config, now)
         manager._tell_of_recovery(report)
+        for name, sentence in kept_routes(manager._context):
+            manager._context.notices.add(NoticeKind.AT_START, name, sentence)
         for queue, found in damaged:
             if found:
                 set_aside(manager._context, queue, found)

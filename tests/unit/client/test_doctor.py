@@ -50,3 +50,21 @@ def test_a_destination_that_owes_an_answer_for_a_minute_is_found(silent_since, c
     found = list(_of_delivery(info, f"a message waits in {ADDRESS}", 100.0))
     assert [each.code for each in found] == codes
     assert all("has not answered for 60 s; look at its log" in each.sentence for each in found)
+
+
+def test_what_waits_on_a_route_that_the_options_do_not_name_any_more_is_said_to_keep_to_it():
+    delivery = DeliveryInfo(
+        next_hop="depot:7340", remote_queue=ADDRESS, link="disconnected", routed_now="store:7340"
+    )
+    info = QueueInfo(
+        name=ADDRESS,
+        kind=QueueKind.OUTGOING,
+        transactional=True,
+        state="waiting",
+        message_count=1,
+        delivery=delivery,
+    )
+    (found,) = _of_delivery(info, f"a message waits in {ADDRESS}", 100.0)
+    assert found.code == "peer-down"
+    assert "`routes` lead over store:7340 by now" in found.sentence
+    assert f"`dray queue delete {ADDRESS}`" in found.sentence

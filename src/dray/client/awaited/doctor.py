@@ -193,6 +193,12 @@ async def _waiting_in(link: Link, info: QueueInfo) -> str:
 
 def _of_delivery(info: QueueInfo, waiting: str, now: float) -> Iterator[DoctorFinding]:
     delivery, count = info.delivery, info.message_count
+    if delivery is not None and delivery.routed_now:
+        waiting += (
+            f" on the way over {delivery.next_hop} with which the queue was made (`routes` lead"
+            f" over {delivery.routed_now} by now; `dray queue delete {info.name}` gives up what"
+            " waits, and the next message makes the queue anew)"
+        )
     if info.state == "on hold":
         advice = f"`dray outgoing resume {info.name}`"
         yield DoctorFinding("paused", info.name, f"{waiting}, which is paused; {advice}")

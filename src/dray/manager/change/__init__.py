@@ -42,9 +42,11 @@ from dray.manager.change.names import (
     create_queue,
     is_own,
     journal_of,
+    kept_routes,
     known_queue,
     next_hop,
     resolve_queue,
+    routed_now,
     seen_from_here,
 )
 from dray.manager.change.purging import (

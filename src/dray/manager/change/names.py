@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dray.errors import Misuse, QueueNotFound
 from dray.manager.context import Context
 from dray.manager.events import Peer
@@ -9,7 +11,7 @@ from dray.manager.facts import PositionsReserved, QueueCreated
 from dray.manager.queue import StoredQueue
 from dray.model.classes import QueueKind
 from dray.model.limits import QUEUES_MAX
-from dray.model.names import QueueAddress, parse_queue_address
+from dray.model.names import QueueAddress, parse_queue_address, shown_host
 from dray.model.queue import QueueOptions
 
 _POSITION_BITS = 32
@@ -119,6 +121,29 @@ def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
     goal = Peer(address.host, address.port, address.secure)
     via = context.config.routes.get(goal, goal)
     return via, address.local_name if via == goal else str(address)
+
+
+def routed_now(context: Context, queue: StoredQueue) -> str:
+    """Where `routes` lead by now, if an outgoing queue keeps to another route; else nothing."""
+    assert queue.route is not None, "an outgoing queue has a route"
+    via, _ = next_hop(context, parse_queue_address(queue.name))
+    return "" if via == queue.route.peer else f"{shown_host(via.host)}:{via.port}"
+
+
+def kept_routes(context: Context) -> Iterator[tuple[str, str]]:
+    """One outgoing queue that keeps to a route other than `routes` say by now, and what to do."""
+    outgoing = context.state.queues.outgoing()
+    kept = [(queue, via) for queue in outgoing if (via := routed_now(context, queue))]
+    for queue, via in kept[:1]:
+        assert queue.route is not None, "an outgoing queue has a route"
+        over = f"{shown_host(queue.route.peer.host)}:{queue.route.peer.port}"
+        others = f"; so do {len(kept) - 1} more (`dray outgoing show`)" if kept[1:] else ""
+        sentence = (
+            f"this outgoing queue delivers over {over} as when it was made, though `routes` lead"
+            f" over {via} by now; once it is empty, delete it with `dray queue delete"
+            f" {queue.name}`, and the next message makes it anew{others}"
+        )
+        yield queue.name, sentence
 
 
 def _reserve_positions(context: Context, queue: StoredQueue) -> None:

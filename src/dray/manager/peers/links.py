@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import msgspec
+
 from dray.delivery.events import (
     Diverged,
     Grown,
@@ -37,7 +39,7 @@ from dray.delivery.refusal import RefusalNote
 from dray.delivery.sequences import may_be_known
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
-from dray.manager.change import is_own
+from dray.manager.change import is_own, routed_now
 from dray.manager.entries import lookup_id_of
 from dray.manager.events import HangUp, LinkSend, Peer
 from dray.manager.facts import EndForgotten, StreamDiverged, StreamRenewed
@@ -307,7 +309,8 @@ class Links:
         """How the delivery of an outgoing queue stands, for those who look."""
         if queue.route is None:
             return None
-        return self._links.to(queue.route.peer).delivery_of(queue)
+        found = self._links.to(queue.route.peer).delivery_of(queue)
+        return msgspec.structs.replace(found, routed_now=routed_now(self.context, queue))
 
     def _say_ends(self, link: PeerLink, streams: list[int]) -> None:
         """Tell a peer of streams that have ended."""

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dray.manager.events import Dial, HangUp, LinkDown, LinkUp
+from dray.manager.events import Dial, HangUp, LinkDown, LinkUp, Peer
+from dray.manager.notices import NoticeKind
 from dray.model.message import Message
 from dray.model.queue import DeliveryInfo
 from dray.wire import queue_frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
+from tests.unit.manager.net import address
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, pair  # noqa: F401 - a fixture
 
 
@@ -146,3 +148,24 @@ class _Watched:
     def __getattr__(self, name: str) -> object:
         self._looked.append(1)
         return getattr(self._stream, name)
+
+
+def test_a_start_tells_of_a_queue_that_keeps_to_a_route_that_the_options_do_not_name_any_more(
+    tmp_path: Path,
+) -> None:
+    goal, over = Peer("c", 7340), Peer("b", 7340)
+    name = address("c", "orders")
+    driver = ManagerDriver(tmp_path, routes={goal: over})
+    caller = driver.session()
+    caller.send(caller.open(name), Message(body=b"x"))
+    driver.crash()
+    told = driver.session().call(queue_frames.DescribeQueue(name)).info.delivery
+    assert (told.next_hop, told.routed_now) == ("b:7340", "")
+    assert not driver.manager.notices()
+    driver.options["routes"] = {}
+    driver.crash()
+    told = driver.session().call(queue_frames.DescribeQueue(name)).info.delivery
+    assert (told.next_hop, told.routed_now) == ("b:7340", "c:7340")
+    (notice,) = driver.manager.notices()
+    assert (notice.kind, notice.subject) == (NoticeKind.AT_START, name)
+    assert f"`dray queue delete {name}`" in notice.sentence
