@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.awaited.doctor import _of_delivery
-from dray.model.classes import QueueKind
+from dray.client.awaited.doctor import _of_delivery, _of_letters
+from dray.model.classes import MessageClass, QueueKind
+from dray.model.ids import LookupId, ManagerId, MessageId
 from dray.model.queue import DeliveryInfo, QueueInfo, Refusal
+from dray.model.queued import QueuedMessage
 
 ADDRESS = "dray://store:7340/orders"
 
@@ -68,3 +70,27 @@ def test_what_waits_on_a_route_that_the_options_do_not_name_any_more_is_said_to_
     assert found.code == "peer-down"
     assert "`routes` lead over store:7340 by now" in found.sentence
     assert f"`dray queue delete {ADDRESS}`" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [("aa", ""), ("b", "; 1 of them came from other"), ("abb", "; 2 of them came from other")],
+)
+def test_dead_letters_of_other_managers_are_not_said_to_go_on_by_a_retry(sources, said):
+    letters = [
+        QueuedMessage(
+            queue="system$;deadxact",
+            lookup_id=LookupId(at),
+            id=MessageId(f"{source}\\{at}"),
+            label="",
+            size=1,
+            source=ManagerId(source),
+            message_class=MessageClass.NACK_Q_EXCEED_QUOTA,
+            sent_time=0.0,
+            arrived_time=0.0,
+        )
+        for at, source in enumerate(sources, 1)
+    ]
+    sentence = _of_letters(letters, None, "a").sentence
+    assert said in sentence
+    assert ("dray deadletter save" in sentence) is bool(said)

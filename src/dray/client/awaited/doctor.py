@@ -43,7 +43,7 @@ from dray.model.limits import CERTIFICATE_WARNING_DAYS
 from dray.model.message import Message
 from dray.model.names import STATUS_QUEUE
 from dray.model.queue import ManagerInfo, QueueInfo
-from dray.model.queued import Wholeness
+from dray.model.queued import QueuedMessage, Wholeness
 from dray.model.words import counted, human_size
 from dray.net.tls import CERT_VARIABLE, trusting
 from dray.wire import queue_frames
@@ -79,7 +79,7 @@ async def examine(link: Link, name: str | None, idle: float) -> list[DoctorFindi
         found += await _of_queue(link, queue, info.now)
     found += _of_files(chosen)
     found += await _of_transactions(link, chosen, idle, every=name is None)
-    found += await _of_dead_letters(link, name)
+    found += await _of_dead_letters(link, name, info.id)
     found += await _of_peers(link, name)
     found += await _of_certificates(link)
     return found
@@ -197,7 +197,7 @@ def _of_delivery(info: QueueInfo, waiting: str, now: float) -> Iterator[DoctorFi
         waiting += (
             f" on the way over {delivery.next_hop} with which the queue was made (`routes` lead"
             f" over {delivery.routed_now} by now; `dray queue delete {info.name}` gives up what"
-            " waits, and the next message makes the queue anew)"
+            " waits and all word of what was delivered, and the next message makes it anew)"
         )
     if info.state == "on hold":
         advice = f"`dray outgoing resume {info.name}`"
@@ -323,24 +323,31 @@ async def _of_transactions(
     return found
 
 
-async def _of_dead_letters(link: Link, name: str | None) -> list[DoctorFinding]:
+async def _of_dead_letters(link: Link, name: str | None, own: str) -> list[DoctorFinding]:
     try:
         found = await dead_letters_of(link)
     except (AccessDenied, QueueNotFound):
         # Only a caller that keeps dead letters may see them; for others their queues are not there.
         return []
     letters = [each for each in found if name in (None, each.destination)]
-    if not letters:
-        return []
+    return [_of_letters(letters, name, own)] if letters else []
+
+
+def _of_letters(letters: list[QueuedMessage], name: str | None, own: str) -> DoctorFinding:
     whose = "" if name is None else f" for {name}"
-    return [
-        DoctorFinding(
-            "dead-letters",
-            name or "",
-            f"there {'is' if len(letters) == 1 else 'are'} {counted(len(letters), 'dead letter')}"
-            f"{whose} (the last: {letters[-1].reason}); `dray deadletter list` shows them",
-        )
-    ]
+    foreign = sum(each.source != own for each in letters)
+    advice = (
+        f"; {foreign} of them came from other queue managers, and a retry sends those to queues of"
+        " this one only: for another one `dray deadletter save` each, `dray send` the file and"
+        " `dray deadletter drop` it"
+    )
+    return DoctorFinding(
+        "dead-letters",
+        name or "",
+        f"there {'is' if len(letters) == 1 else 'are'} {counted(len(letters), 'dead letter')}"
+        f"{whose} (the last: {letters[-1].reason}); `dray deadletter list` shows them"
+        f"{advice if foreign else ''}",
+    )
 
 
 async def _of_peers(link: Link, name: str | None) -> list[DoctorFinding]:

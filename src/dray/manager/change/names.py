@@ -140,8 +140,9 @@ def kept_routes(context: Context) -> Iterator[tuple[str, str]]:
         others = f"; so do {len(kept) - 1} more (`dray outgoing show`)" if kept[1:] else ""
         sentence = (
             f"this outgoing queue delivers over {over} as when it was made, though `routes` lead"
-            f" over {via} by now; once it is empty, delete it with `dray queue delete"
-            f" {queue.name}`, and the next message makes it anew{others}"
+            f" over {via} by now; once it is empty and no sender waits for word of what it has"
+            f" delivered, delete it with `dray queue delete {queue.name}`, and the next message"
+            f" makes it anew{others}"
         )
         yield queue.name, sentence
 

@@ -237,7 +237,9 @@ def _check_are_own(context: Context, found: _Chosen) -> None:
         if entry.route or header.source != context.own_messages.source:
             raise Misuse(
                 f"the message at position {entry.lookup_id} of {found.queue.name!r} was sent at"
-                " another queue manager; move it to a queue of this one, or receive and send it"
+                " another queue manager, and only that one can send it as the same message; move it"
+                " to a queue of this one, or save its body (`dray deadletter save`, `dray receive"
+                " --to`) and send that"
             )
 
 
