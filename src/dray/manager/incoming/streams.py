@@ -303,17 +303,27 @@ class ArrivingStreams:
 
         `begun`: what comes is the rest of a transaction.
         """
-        context = self._context
         number = session.streams.get(stream)
         if number is None:
-            asked = session.questions.get(stream, 0)
-            newest = self._sources.confirmed.get(StreamKey(session.peer_id, stream))
-            overtaken = refuse_overtaken_stream(context, session, newest, stream, question=asked)
-            sentence = "the stream is not open on this connection"
-            refusal = overtaken or StreamRefused(stream, _NOT_OPEN, sentence, question=asked)
-            context.answer(session, 0, refusal)
+            self._refuse_unopened(session, stream)
             return None
-        return context.state.queues.get(number) or self._made_again(session, stream, begun=begun)
+        queue = self._context.state.queues.get(number)
+        return queue or self._made_again(session, stream, begun=begun)
+
+    def _refuse_unopened(self, session: Session, stream: int) -> None:
+        """Tell a source of a stream that is not open, also if its right was taken back since."""
+        context, asked = self._context, session.questions.get(stream, 0)
+        newest = self._sources.confirmed.get(StreamKey(session.peer_id, stream))
+        overtaken = refuse_overtaken_stream(context, session, newest, stream, question=asked)
+        if overtaken is None and stream in session.wanted:
+            try:
+                require_delivery(self._strangers.rights, session, session.wanted[stream])
+            except DrayError as error:
+                _refuse(context, session, stream, error)
+                return
+        sentence = "the stream is not open on this connection"
+        refusal = overtaken or StreamRefused(stream, _NOT_OPEN, sentence, question=asked)
+        context.answer(session, 0, refusal)
 
     def _made_again(self, session: Session, stream: int, *, begun: bool) -> StoredQueue | None:
         """The queue that has the name of a deleted one by now; else the source is told.

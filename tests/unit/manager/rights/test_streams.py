@@ -69,5 +69,6 @@ def test_a_stream_ends_when_its_right_is_taken_back(tmp_path):
     driver.turn(AccessChanged(Access([allowing("cert:beta", "deliver", "others")])))
     (refusal,) = source.say(peer_frames.Passed(16, 5, 0, 1))
     assert isinstance(refusal, peer_frames.StreamRefused)
+    assert refusal.error == "queue-not-found", "its source learns why without another question"
     (refusal,) = source.say(peer_frames.OpenStream(16, "orders"))
     assert refusal.error == "queue-not-found"
