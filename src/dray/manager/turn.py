@@ -23,9 +23,9 @@ from dray.manager.change import (
     damaged_messages,
     drop_unused_queues,
     end_use_of_queues,
-    kept_routes,
     remove_expired,
     set_aside,
+    tell_of_kept_routes,
 )
 from dray.manager.context import MICROSECONDS, Context
 from dray.manager.disk import FollowedFiles, window_of
@@ -137,8 +137,6 @@ class QueueManager:
                 queue.stream.handle(Paused(), now)
         manager = cls(state, store, config, now)
         manager._tell_of_recovery(report)
-        for name, sentence in kept_routes(manager._context):
-            manager._context.notices.add(NoticeKind.AT_START, name, sentence)
         for queue, found in damaged:
             if found:
                 set_aside(manager._context, queue, found)
@@ -202,6 +200,7 @@ class QueueManager:
                 self._subjects.links.frame(peer, frame)
             case Reachable(addresses):
                 context.state.identity.reached_at(addresses)
+                tell_of_kept_routes(context)
             case AccessChanged(access, peer_tokens):
                 self._change_access(access, peer_tokens)
             case Tick():

@@ -42,12 +42,12 @@ from dray.manager.change.names import (
     create_queue,
     is_own,
     journal_of,
-    kept_routes,
     known_queue,
     next_hop,
     resolve_queue,
     routed_now,
     seen_from_here,
+    tell_of_kept_routes,
 )
 from dray.manager.change.purging import (
     cut_into_portions,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from dray.errors import Misuse, QueueNotFound
 from dray.manager.context import Context
 from dray.manager.events import Peer
 from dray.manager.facts import PositionsReserved, QueueCreated
+from dray.manager.notices import NoticeKind
 from dray.manager.queue import StoredQueue
 from dray.model.classes import QueueKind
 from dray.model.limits import QUEUES_MAX
@@ -116,10 +115,12 @@ def _check_room(context: Context) -> None:
 def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
     """Which manager an outgoing queue delivers to, and what it asks for there.
 
-    Fixed when the queue is made: word of its messages comes back by the same route.
+    Fixed when the queue is made: word of its messages comes back by the same route. A route over
+    this manager itself, as where all managers have one table of routes, leads straight there.
     """
     goal = Peer(address.host, address.port, address.secure)
     via = context.config.routes.get(goal, goal)
+    via = goal if is_own(context, via) else via
     return via, address.local_name if via == goal else str(address)
 
 
@@ -130,8 +131,8 @@ def routed_now(context: Context, queue: StoredQueue) -> str:
     return "" if via == queue.route.peer else f"{shown_host(via.host)}:{via.port}"
 
 
-def kept_routes(context: Context) -> Iterator[tuple[str, str]]:
-    """One outgoing queue that keeps to a route other than `routes` say by now, and what to do."""
+def tell_of_kept_routes(context: Context) -> None:
+    """Warn of outgoing queues that keep to other routes than `routes` say by now; name one."""
     outgoing = context.state.queues.outgoing()
     kept = [(queue, via) for queue in outgoing if (via := routed_now(context, queue))]
     for queue, via in kept[:1]:
@@ -144,7 +145,7 @@ def kept_routes(context: Context) -> Iterator[tuple[str, str]]:
             f" delivered, delete it with `dray queue delete {queue.name}`, and the next message"
             f" makes it anew{others}"
         )
-        yield queue.name, sentence
+        context.notices.add(NoticeKind.AT_START, queue.name, sentence)
 
 
 def _reserve_positions(context: Context, queue: StoredQueue) -> None:

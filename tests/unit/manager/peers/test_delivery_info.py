@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.manager.events import Dial, HangUp, LinkDown, LinkUp, Peer
+from dray.manager.events import Dial, HangUp, LinkDown, LinkUp, Peer, Reachable
 from dray.manager.notices import NoticeKind
 from dray.model.message import Message
 from dray.model.queue import DeliveryInfo
@@ -159,13 +159,28 @@ def test_a_start_tells_of_a_queue_that_keeps_to_a_route_that_the_options_do_not_
     caller = driver.session()
     caller.send(caller.open(name), Message(body=b"x"))
     driver.crash()
+    driver.turn(Reachable(frozenset()))
     told = driver.session().call(queue_frames.DescribeQueue(name)).info.delivery
     assert (told.next_hop, told.routed_now) == ("b:7340", "")
     assert not driver.manager.notices()
     driver.options["routes"] = {}
     driver.crash()
+    driver.turn(Reachable(frozenset()))
     told = driver.session().call(queue_frames.DescribeQueue(name)).info.delivery
     assert (told.next_hop, told.routed_now) == ("b:7340", "c:7340")
     (notice,) = driver.manager.notices()
     assert (notice.kind, notice.subject) == (NoticeKind.AT_START, name)
     assert f"`dray queue delete {name}`" in notice.sentence
+
+
+def test_a_route_over_the_manager_itself_leads_straight_to_the_goal(tmp_path: Path) -> None:
+    driver = ManagerDriver(tmp_path, routes={Peer("c", 7340): Peer("b", 7340)})
+    name = address("c", "orders")
+    for _ in range(2):
+        driver.turn(Reachable(frozenset({Peer("b", 7340)})))
+        caller = driver.session()
+        caller.send(caller.open(name), Message(body=b"x"))
+        told = caller.call(queue_frames.DescribeQueue(name)).info.delivery
+        assert (told.next_hop, told.remote_queue, told.routed_now) == ("c:7340", "orders", "")
+        assert not driver.manager.notices()
+        driver.crash()
