@@ -65,6 +65,11 @@ def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[StoredQueu
 def place(context: Context, queue: StoredQueue, wish: Wish) -> tuple[Extent, int, int]:
     """Write an acknowledgment message into the heap; gives place, CRC32C and number."""
     recoverable = wish.kind is not Kind.EXPRESS
-    message = Message(label=wish.label, correlation_id=wish.message_id, recoverable=recoverable)
+    message = Message(
+        label=wish.label,
+        correlation_id=wish.message_id,
+        recoverable=recoverable,
+        destination=queue.name if queue.outgoing else None,
+    )
     kind = Kind.RECOVERABLE if recoverable or not queue.takes_express else Kind.EXPRESS
     return context.own_messages.place(message, kind)
