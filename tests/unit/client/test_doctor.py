@@ -94,3 +94,16 @@ def test_dead_letters_of_other_managers_are_not_said_to_go_on_by_a_retry(sources
     sentence = _of_letters(letters, None, "a").sentence
     assert said in sentence
     assert ("dray deadletter save" in sentence) is bool(said)
+
+
+@pytest.mark.parametrize(("count", "codes"), [(0, []), (1, ["paused"])])
+def test_a_paused_queue_is_found_only_if_messages_wait_in_it(count, codes):
+    info = QueueInfo(
+        name=ADDRESS,
+        kind=QueueKind.OUTGOING,
+        transactional=True,
+        state="on hold",
+        message_count=count,
+    )
+    found = _of_delivery(info, f"a message waits in {ADDRESS}", 100.0)
+    assert [each.code for each in found] == codes

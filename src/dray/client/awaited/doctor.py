@@ -186,6 +186,8 @@ async def _waiting_in(link: Link, info: QueueInfo) -> str:
                     count += 1
     except AccessDenied:
         count = 0
+    if not info.message_count:
+        return f"nothing waits in {info.name}"
     nouns = "messages" if count else "messages and parts of large ones"
     count = count or info.message_count
     return f"{'a message waits' if count == 1 else f'{count} {nouns} wait'} in {info.name}"
@@ -199,6 +201,8 @@ def _of_delivery(info: QueueInfo, waiting: str, now: float) -> Iterator[DoctorFi
             f" over {delivery.routed_now} by now; `dray queue delete {info.name}` gives up what"
             " waits and all word of what was delivered, and the next message makes it anew)"
         )
+    if info.state == "on hold" and not count:
+        return
     if info.state == "on hold":
         advice = f"`dray outgoing resume {info.name}`"
         yield DoctorFinding("paused", info.name, f"{waiting}, which is paused; {advice}")
