@@ -250,7 +250,7 @@ def test_dead_letters_that_another_page_has_taken_are_said_to_be_gone(open_page,
     page.get_by_label("Choose first").check()
     manager.drop_dead_letters([each.id for each in manager.dead_letters()])
     page.get_by_role("button", name="Send chosen again").click()
-    page.get_by_text("None of the chosen dead letters is there any more").wait_for()
+    page.get_by_text("None of these dead letters is there any more").wait_for()
 
 
 def test_chosen_dead_letters_then_all_are_sent_again_to_their_queues(open_page, manager, letters):

@@ -10,10 +10,10 @@ from starlette.routing import BaseRoute, Route
 
 from dray.aio import Manager
 from dray.console.console import console_of
-from dray.console.form import read_form
+from dray.console.form import Form, read_form, whole_number
 from dray.console.pages.asking import Shared, ask, at, done, link, show
 from dray.console.pages.queues import page_of
-from dray.errors import DrayError, Misuse
+from dray.errors import DrayError, MessageNotFound, Misuse
 from dray.model.queued import QueuedMessage, by_destination
 from dray.model.words import counted, human_size
 
@@ -45,13 +45,7 @@ async def _act(request: Request) -> Response:
     act, every = form.text("act"), form.text("every") == "yes"
     if act.endswith("-all"):
         act, every = act.removesuffix("-all"), True
-    letters = await manager.dead_letters()
-    chosen = set(form.each("id"))
-    letters = [each for each in letters if every or each.id in chosen]
-    if not letters and (chosen or every):
-        raise Misuse("none of the chosen dead letters is there any more; look at the list again")
-    if not letters:
-        raise Misuse("no dead letter was chosen; mark some, or take all")
+    letters = _meant(form, await manager.dead_letters(), every=every)
     to = form.text("to").strip()
     if act == "drop" and form.text("sure") != "yes":
         return _ask_drop(request, letters, every=every)
@@ -67,13 +61,42 @@ async def _act(request: Request) -> Response:
     return done(request, manager, f"{counted(count, 'dead letter')} dropped for good.", _PATH)
 
 
+def _meant(form: Form, letters: list[QueuedMessage], *, every: bool) -> list[QueuedMessage]:
+    """The dead letters that a form means; raises `Misuse`, and `MessageNotFound` if all are gone.
+
+    "All" of a question that was answered are those that it counted: none that came since.
+    """
+    chosen, asked = set(form.each("id")), form.each("until")
+    if not (every or chosen):
+        raise Misuse("no dead letter was chosen; mark some, or take all")
+    until = {queue: whole_number(last) or 0 for last, _, queue in (e.partition(" ") for e in asked)}
+    found = [
+        each
+        for each in letters
+        if (every or each.id in chosen)
+        and (not until or each.lookup_id <= until.get(each.queue, 0))
+    ]
+    if not found:
+        raise MessageNotFound(
+            "none of these dead letters is there any more: each was sent again, moved or dropped;"
+            " look at the dead letters again"
+        )
+    return found
+
+
 def _ask_drop(request: Request, letters: list[QueuedMessage], *, every: bool) -> Response:
     size = human_size(sum(each.size for each in letters))
     shown = [f"{each.label or '(no label)'}, {human_size(each.size)}" for each in letters[:10]]
     if len(letters) > len(shown):
         shown.append(f"and {counted(len(letters) - len(shown), 'more dead letter')}")
     fields = [("act", "drop"), ("sure", "yes")]
-    fields += [("every", "yes")] if every else [("id", each.id) for each in letters]
+    if every:
+        last: dict[str, int] = {}
+        for each in letters:
+            last[each.queue] = max(each.lookup_id, last.get(each.queue, 0))
+        fields += [("every", "yes"), *(("until", f"{last[queue]} {queue}") for queue in last)]
+    else:
+        fields += [("id", each.id) for each in letters]
     return ask(
         request,
         title=f"Drop {counted(len(letters), 'dead letter')}, {size}, for good?",
