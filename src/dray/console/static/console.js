@@ -3,7 +3,8 @@
 //   data-refresh="/address/of/the/part"    data-every="2"
 //
 // is filled again with the HTML that the server gives there, as long as the page is looked at.
-// Focus, chosen boxes and open details stay as they are. Without this script pages work by reload.
+// Focus, chosen boxes, written fields and open details stay as they are. Without this script pages
+// work by reload.
 
 const SILENT = "The console does not answer.";
 let failures = 0;
@@ -25,6 +26,8 @@ function remember(element) {
   return {
     focus: active && (active.id || active.dataset.key),
     chosen: [...element.querySelectorAll("input:checked")].map((box) => box.name + "=" + box.value),
+    written: [...element.querySelectorAll("input[type=text][id]")]
+      .filter((field) => field.value !== field.defaultValue).map((field) => [field.id, field.value]),
     open: [...element.querySelectorAll("details[open]")].map((each) => each.id),
     scrolled: [...element.querySelectorAll(".scroll")].map((each) => each.scrollLeft),
   };
@@ -33,6 +36,10 @@ function remember(element) {
 function restore(element, kept) {
   for (const box of element.querySelectorAll("input[type=checkbox], input[type=radio]")) {
     if (kept.chosen.includes(box.name + "=" + box.value)) box.checked = true;
+  }
+  for (const [id, value] of kept.written) {
+    const field = element.querySelector("#" + id);
+    if (field) field.value = value;
   }
   for (const each of element.querySelectorAll("details")) {
     if (each.id && kept.open.includes(each.id)) each.open = true;
@@ -44,21 +51,23 @@ function restore(element, kept) {
   if (again) again.focus({ preventScroll: true });
 }
 
-// An open field is not filled again while somebody writes into it.
-function isWrittenIn(element) {
+// Nothing is filled again while somebody writes into a field of it, or presses a button of it: a
+// press that ends on another button than it began on is no click.
+function isInUse(element) {
   const active = document.activeElement;
-  return element.contains(active) && active.matches("input:not([type=checkbox], [type=radio]), select, textarea");
+  const writes = "input:not([type=checkbox], [type=radio]), select, textarea";
+  return element.querySelector(":active") || (element.contains(active) && active.matches(writes));
 }
 
 export async function refresh(element) {
-  if (document.hidden || isWrittenIn(element)) return;
+  if (document.hidden || isInUse(element)) return;
   let why = "";
   try {
     const answer = await fetch(element.dataset.refresh, { headers: asPart, cache: "no-store" });
     if (answer.status === 401) return location.reload();
     const html = await answer.text();
-    if (answer.status < 500) fill(element, html);
-    else why = firstSentence(html);
+    if (answer.status >= 500) why = firstSentence(html);
+    else if (!isInUse(element)) fill(element, html);
   } catch {
     why = SILENT;
   }
