@@ -206,17 +206,17 @@ def test_an_open_page_says_that_the_queue_manager_is_away_and_goes_on_when_it_is
         try:
             page = open_page("/queues", at=place)
             page.provoked.append("503")
-            page.get_by_text("There is no queue yet.").wait_for()
+            page.get_by_text("There is no queue yet").wait_for()
             away.kill()
             old = page.get_by_role("status").filter(has_text="What you see may be old")
             old.filter(has_text="No queue manager answers at").wait_for()
-            assert page.get_by_text("There is no queue yet.").is_visible(), "what was known stays"
+            assert page.get_by_text("There is no queue yet").is_visible(), "what was known stays"
             looks_good(page, "manager-away")
             page.reload()
             page.get_by_role("alert").filter(has_text="No queue manager answers at").wait_for()
             away.start()
             page.reload()
-            page.get_by_text("There is no queue yet.").wait_for()
+            page.get_by_text("There is no queue yet").wait_for()
             with away.connect() as manager:
                 manager.create_queue("after")
             page.get_by_role("link", name="after").wait_for()

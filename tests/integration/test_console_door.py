@@ -29,6 +29,11 @@ RULES = """
 who = ["token:alice", "cert:ada"]
 queues = ["hers", "largemessageq", "statusq"]
 may = ["manage", "send", "receive", "peek"]
+
+[[access]]
+who = ["token:alice"]
+queues = ["blind"]
+may = ["manage"]
 """
 
 
@@ -202,6 +207,7 @@ def office(tmp_path):
         with dray.connect(url) as manager:
             manager.create_queue("hers")
             manager.create_queue("secret")
+            manager.create_queue("blind")
         cert = str(tmp_path / "console.pem")
         tls = ("--tls-cert", cert, "--tls-client-ca", str(tmp_path / "ca.pem"), "--also", NOBODY)
         console = ConsoleProcess(url, tmp_path / "c", "--listen", "0.0.0.0:0", *tls)
@@ -243,6 +249,37 @@ def presenting(context, folder, name="ada"):
     """The same trust, with a certificate to present."""
     context.load_cert_chain(folder / f"{name}.pem")
     return context
+
+
+def test_a_visitor_with_few_rights_is_told_what_they_do_not_show_and_uses_those_it_has(office):
+    console, context, port, token = office
+    host = f"console.test:{port}"
+    named = {"sni_hostname": "console.test"}
+    headers = {"Host": host, "Origin": f"https://{host}"}
+    client = httpx.Client(base_url=f"https://127.0.0.1:{port}", headers=headers, verify=context)
+
+    def call(method, path, **more):
+        return client.request(method, path, extensions=named, **more)
+
+    with client:
+        cookie = call("POST", "/sign-in", data={"token": token}).headers["set-cookie"]
+        client.headers["Cookie"] = cookie.partition(";")[0]
+        assert "in all that you may see" in call("GET", "/").text
+        assert "no outgoing queue that you may see" in call("GET", "/deliveries").text
+        letters = call("GET", "/deadletters")
+        assert letters.status_code == 403
+        assert "You may not see the dead letters" in letters.text
+        page = call("GET", "/queues/one?name=blind")
+        assert page.status_code == 200
+        assert "Token:alice may not peek at the queue" in page.text
+        assert "Purge…" in page.text
+        purged = call("POST", "/queues/act", data={"name": "blind", "act": "purge"})
+        assert purged.status_code == 303
+        call("PUT", "/sample/sent/large?label=holed&fragment_size=10", content=b"x" * 30)
+        hole = call("POST", "/sample/receive", data={"drop": "fragment", "number": "2"})
+        assert "Not received." in hole.text
+        assert "lacks fragment 2" in hole.text
+    assert console.logged() == ""
 
 
 def test_a_visitor_with_a_certificate_has_its_rights_and_needs_no_token(office, tmp_path):

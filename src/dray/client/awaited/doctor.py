@@ -36,7 +36,7 @@ from dray.client.awaited.moving import dead_letters_of
 from dray.client.awaited.queue import Queue
 from dray.client.connections.address import CONNECT_TIMEOUT_S, Address
 from dray.client.connections.link import Link, QueueHandle
-from dray.errors import AccessDenied, QueueNotFound, ReceiveTimeout
+from dray.errors import AccessDenied, ReceiveTimeout
 from dray.model.classes import QueueKind
 from dray.model.finding import DoctorFinding
 from dray.model.limits import CERTIFICATE_WARNING_DAYS
@@ -330,8 +330,8 @@ async def _of_transactions(
 async def _of_dead_letters(link: Link, name: str | None, own: str) -> list[DoctorFinding]:
     try:
         found = await dead_letters_of(link)
-    except (AccessDenied, QueueNotFound):
-        # Only a caller that keeps dead letters may see them; for others their queues are not there.
+    except AccessDenied:
+        # Only a caller that keeps dead letters may see them.
         return []
     letters = [each for each in found if name in (None, each.destination)]
     return [_of_letters(letters, name, own)] if letters else []

@@ -13,7 +13,14 @@ from functools import partial
 from dray.client.awaited.contents import contents_of
 from dray.client.connections.link import Link, QueueHandle
 from dray.client.connections.lost_answers import move_in_doubt
-from dray.errors import DrayError, InDoubt, MessageNotFound, Misuse
+from dray.errors import (
+    AccessDenied,
+    DrayError,
+    InDoubt,
+    MessageNotFound,
+    Misuse,
+    QueueNotFound,
+)
 from dray.model.arguments import no_sense
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import MOVED_AT_ONCE_MAX
@@ -34,12 +41,19 @@ async def move_messages(link: Link, source: str, target: str, ids: Iterable[str]
 
 
 async def dead_letters_of(link: Link) -> list[QueuedMessage]:
-    """All dead letters, those of the plain queue first."""
-    return [
-        letter
-        for name in DEAD_LETTER_QUEUES
-        async for letter in contents_of(QueueHandle(link, name), 0)
-    ]
+    """All dead letters, those of the plain queue first; raises `AccessDenied`."""
+    try:
+        return [
+            letter
+            for name in DEAD_LETTER_QUEUES
+            async for letter in contents_of(QueueHandle(link, name), 0)
+        ]
+    except QueueNotFound as error:
+        # They are always there: a queue that a caller may not see is refused as a missing one.
+        raise AccessDenied(
+            "you may not see the dead letters; the owner of the queue manager can allow it with a"
+            " rule ([[access]]) that gives the right `keep`"
+        ) from error
 
 
 async def retry_letters(link: Link, ids: Iterable[str] | None, to: str | None) -> int:

@@ -15,7 +15,7 @@ from dray.aio import Manager
 from dray.console.form import Form, read_form, whole_number
 from dray.console.pages.asking import Shared, ask, at, done, link, show
 from dray.console.pages.rates import HEIGHT, WIDTH, Chart, QueueRates
-from dray.errors import DrayError, Misuse
+from dray.errors import AccessDenied, DrayError, Misuse
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
 from dray.model.queued import QueuedMessage, QueuedPart
@@ -124,7 +124,13 @@ async def _queue(request: Request) -> Response:
     info = await queue.info()
     after = whole_number(request.query_params.get("after", "")) or 0
     opened = whole_number(request.query_params.get("open", "")) or 0
-    found = await _messages(manager, info.name, after)
+    hidden, found, parts = "", [], []
+    try:
+        found = await _messages(manager, info.name, after)
+        parts = await _parts(manager, info.name, opened)
+    except AccessDenied as error:
+        # A caller that may not look at messages sees the queue, and may have rights to act on it.
+        hidden = str(error)
     more = len(found) > _PAGE_MESSAGES
     return show(
         request,
@@ -137,7 +143,8 @@ async def _queue(request: Request) -> Response:
         after=after,
         next_after=found[_PAGE_MESSAGES - 1].lookup_id if more else 0,
         opened=opened,
-        parts=await _parts(manager, info.name, opened),
+        parts=parts,
+        hidden=hidden,
         parts_max=_PARTS_MAX,
         is_own=info.kind in (QueueKind.PRIVATE, QueueKind.SUB),
         is_outgoing=info.kind is QueueKind.OUTGOING,
