@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 import dray
+from dray.testing.processes import ManagerProcess
+from tests.browser.programs import Stage
 from tests.integration.commands import until
 
 
@@ -75,3 +80,19 @@ def test_a_download_that_fails_says_why(open_page, manager):
     row = page.get_by_role("row").filter(has_text="holed.bin")
     row.get_by_role("link", name="Download").click()
     page.get_by_role("alert").filter(has_text="lacks fragment 1").wait_for()
+
+
+def test_an_open_page_says_that_a_queue_manager_that_hangs_does_not_answer(open_page, tmp_path):
+    with ManagerProcess("hung", tmp_path) as hung:
+        place = Stage(hung.url, tmp_path)
+        try:
+            page = open_page("/queues", at=place)
+            old = page.get_by_role("status").filter(has_text="What you see may be old")
+            os.kill(hung.pid, signal.SIGSTOP)
+            try:
+                old.filter(has_text="The console does not answer.").wait_for()
+            finally:
+                os.kill(hung.pid, signal.SIGCONT)
+            old.wait_for(state="hidden")
+        finally:
+            assert place.console.stop() == 0

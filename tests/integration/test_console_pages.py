@@ -12,7 +12,7 @@ import pytest
 
 import dray
 import dray.aio
-from tests.browser.programs import staged
+from tests.browser.programs import Stage, managed, staged
 from tests.integration.commands import until
 
 SLOWER = 4
@@ -242,3 +242,18 @@ def test_the_story_tells_of_the_journal_and_of_dead_letters(stage, client):
         "No queue, journal or dead letter has it"
         in client.get("/story", params={"id": nobody}).text
     )
+
+
+@pytest.mark.slow
+def test_pages_have_the_name_of_the_queue_manager_that_answers_now(tmp_path):
+    with managed(tmp_path, "--name", "first") as url:
+        stage = Stage(url, tmp_path)
+        client = stage.console.client()
+        assert "· first ·" in client.get("/access").text
+    try:
+        (tmp_path / "data").rename(tmp_path / "old")
+        with managed(tmp_path, "--name", "second"):
+            until(lambda: "· second ·" in client.get("/access").text)
+    finally:
+        client.close()
+        assert stage.console.stop() == 0

@@ -84,7 +84,7 @@ class Console:
         self.others = dict(others or {})
         self.read_only = read_only
         self._tabs = tabs
-        self._name = name
+        self.name = name
         self._kept: dict[type[Kept], Kept] = {}
         self.bodies = BoundedCount(
             BODIES_AT_ONCE_MAX, 503, "busy", f"{BODIES_AT_ONCE_MAX} files are on their way to and"
@@ -134,7 +134,7 @@ class Console:
             "can_leave": visitor is not None and not visitor.caller.caller,
             "read_only": self.read_only,
             # Nobody learns the name from outside.
-            "manager_name": self._name if visitor is not None else "closed",
+            "manager_name": self.name if visitor is not None else "closed",
             "said": visitor.hear() if visitor is not None and not is_part else [],
         }
         text = templates().get_template(template).render(shared | values)

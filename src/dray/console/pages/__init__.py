@@ -38,4 +38,4 @@ tabs: list[Tab] = [
 
 def begin(console: Console) -> None:
     """Look at the rates of all queues from now on."""
-    console.kept(QueueRates).begin(console.callers)
+    console.kept(QueueRates).begin(console)

@@ -52,7 +52,7 @@ class QueueRow(NamedTuple):
 async def _queues(request: Request) -> Response:
     console, manager = await at(request)
     rates = console.kept(QueueRates)
-    rates.begin(console.callers)
+    rates.begin(console)
     infos = await console.kept(Shared).get(manager, "queues", manager.queues, _FRESH_S)
     query = request.query_params
     wanted, every = query.get("find", "").strip(), query.get("all") == "yes"
@@ -119,7 +119,7 @@ async def _queue(request: Request) -> Response:
     console, manager = await at(request)
     name = request.query_params.get("name", "")
     rates = console.kept(QueueRates)
-    rates.begin(console.callers)
+    rates.begin(console)
     queue = manager.queue(name)
     info = await queue.info()
     after = whole_number(request.query_params.get("after", "")) or 0

@@ -11,7 +11,7 @@ from array import array
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from dray.console.console import Callers
+from dray.console.console import Console
 from dray.errors import DrayError
 from dray.model.queue import QueueInfo
 from dray.model.rates import Rates, rates_between
@@ -58,10 +58,10 @@ class QueueRates:
         self._looked = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, callers: Callers) -> None:
+    def begin(self, console: Console) -> None:
         """Look from now on."""
         if self._task is None:
-            self._task = asyncio.create_task(self._run(callers))
+            self._task = asyncio.create_task(self._run(console))
 
     def look(self, infos: list[QueueInfo], now: float) -> None:
         """Take in a look at all queues; a queue that is gone is forgotten."""
@@ -100,11 +100,14 @@ class QueueRates:
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    async def _run(self, callers: Callers) -> None:
+    async def _run(self, console: Console) -> None:
         while True:
             # Without a connection, or without the right to see them, there is a gap in the lines.
             with suppress(DrayError):
-                self.look(await (await callers.manager()).queues(), time.monotonic())
+                manager = await console.callers.manager()
+                # Another queue manager may answer at this address since the last look.
+                console.name = (await manager.info()).name
+                self.look(await manager.queues(), time.monotonic())
             await asyncio.sleep(EVERY_S)
 
 

@@ -7,6 +7,7 @@
 // work by reload.
 
 const SILENT = "The console does not answer.";
+const PATIENCE_MS = 10_000;
 let failures = 0;
 
 document.documentElement.classList.add("has-script");
@@ -62,6 +63,7 @@ function isInUse(element) {
 export async function refresh(element) {
   if (document.hidden || isInUse(element)) return;
   let why = "";
+  const late = setTimeout(() => say(SILENT), PATIENCE_MS);
   try {
     const answer = await fetch(element.dataset.refresh, { headers: asPart, cache: "no-store" });
     if (answer.status === 401) return location.reload();
@@ -71,7 +73,12 @@ export async function refresh(element) {
   } catch {
     why = SILENT;
   }
+  clearTimeout(late);
   failures = why ? failures + 1 : 0;
+  say(why);
+}
+
+function say(why) {
   const said = document.getElementById("lost-why");
   if (said.textContent !== why) said.textContent = why;
   document.getElementById("lost").hidden = !why;
