@@ -96,3 +96,15 @@ def test_an_open_page_says_that_a_queue_manager_that_hangs_does_not_answer(open_
             old.wait_for(state="hidden")
         finally:
             assert place.console.stop() == 0
+
+
+def test_focus_stays_on_a_link_while_its_part_comes_again(open_page, manager):
+    manager.create_token("kept")
+    page = open_page("/access")
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="kept"))
+    row.get_by_role("link", name="Revoke…").focus()
+    manager.create_token("added")
+    page.get_by_role("rowheader", name="added").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "Revoke…"
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Revoke the token kept?").wait_for()

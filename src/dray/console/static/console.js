@@ -25,13 +25,19 @@ export function fill(element, html) {
 function remember(element) {
   const active = element.contains(document.activeElement) ? document.activeElement : null;
   return {
-    focus: active && (active.id || active.dataset.key),
+    focus: active && nameOf(active),
     chosen: [...element.querySelectorAll("input:checked")].map((box) => box.name + "=" + box.value),
     written: [...element.querySelectorAll("input[type=text][id]")]
       .filter((field) => field.value !== field.defaultValue).map((field) => [field.id, field.value]),
     open: [...element.querySelectorAll("details[open]")].map((each) => each.id),
     scrolled: [...element.querySelectorAll(".scroll")].map((each) => each.scrollLeft),
   };
+}
+
+// By what something is found again that can have the focus.
+function nameOf(each) {
+  return each.id || each.dataset.key || each.getAttribute("href")
+    || `${each.closest("details")?.id} ${each.tagName} ${each.getAttribute("aria-label")}`;
 }
 
 function restore(element, kept) {
@@ -47,8 +53,8 @@ function restore(element, kept) {
   }
   element.querySelectorAll(".scroll").forEach((each, at) => { each.scrollLeft = kept.scrolled[at] ?? 0; });
   if (!kept.focus) return;
-  const again = [...element.querySelectorAll("[id], [data-key]")]
-    .find((each) => each.id === kept.focus || each.dataset.key === kept.focus);
+  const again = [...element.querySelectorAll("a, button, input, select, textarea, summary, [tabindex]")]
+    .find((each) => nameOf(each) === kept.focus);
   if (again) again.focus({ preventScroll: true });
 }
 
