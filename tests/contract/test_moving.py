@@ -192,7 +192,7 @@ def test_a_move_is_refused_whole_for_a_hole_a_full_queue_or_one_of_the_system(fa
     (shown,) = heavy.contents()
     manager.queue("heavy", raw=True).receive_by_lookup_id(shown.lookup_id + 1)
     manager.create_queue("target")
-    with pytest.raises(dray.LargeMessageHole):
+    with pytest.raises(dray.LargeMessageHole, match="lacks fragment 1, so it cannot be moved"):
         manager.move("heavy", "target")
     assert len(in_queue(manager, "heavy")) == 1
 

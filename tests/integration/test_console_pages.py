@@ -188,6 +188,19 @@ def test_a_button_that_two_tabs_press_acts_once_and_an_open_page_says_what_is_go
     assert "<html" not in part.text
 
 
+def test_what_is_no_page_or_names_nothing_is_refused_in_a_sentence(stage, client):
+    button = client.get("/queues/act")
+    assert button.status_code == 405
+    assert "This address is that of a button, and no page" in button.text
+    ended = client.get("/transfers/ask?id=ended")
+    assert ended.status_code == 400
+    assert "no unfinished transfer &#39;ended&#39; any more" in ended.text
+    with stage.connect() as manager:
+        manager.create_queue("plain")
+    resumed = client.post("/queues/act", data={"name": "plain", "act": "resume"})
+    assert "it has no delivery to pause or resume" in resumed.text
+
+
 def test_a_drop_of_all_dead_letters_takes_none_that_came_after_the_question(stage, client):
     with stage.connect() as manager:
         queue = manager.create_queue("counted")

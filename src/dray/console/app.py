@@ -90,7 +90,9 @@ async def _gone(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     said = "there is no such page; choose one above"
-    if error.status_code != HTTPStatus.NOT_FOUND:
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        said = "this address is that of a button, and no page; choose a page above"
+    elif error.status_code != HTTPStatus.NOT_FOUND:
         said = error.detail
     return console_of(request).error(request, HTTPStatus(error.status_code), said)
 

@@ -20,13 +20,22 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dray.model.classes import Part
 
 Missing = list[int] | str
 """A range [first, last] of fragment numbers, or "header" or "trailer"."""
+
+
+def missing_in_words(missing: Sequence[Missing]) -> str:
+    """The missing parts as an error names them."""
+    return ", ".join(each if isinstance(each, str) else _range(*each) for each in missing)
+
+
+def _range(first: int, last: int) -> str:
+    return f"fragment {first}" if first == last else f"fragments {first} to {last}"
 
 
 class SequenceKey(NamedTuple):

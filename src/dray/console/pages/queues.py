@@ -65,7 +65,7 @@ async def _queues(request: Request) -> Response:
     now = time.time()
     rows = [QueueRow(each, _age(each, now), rates.chart(""), _is_calm(each)) for each in chosen]
     if sort in {"in", "out"}:
-        rows = [each._replace(chart=rates.chart(each.info.name)) for each in rows]
+        rows = [each._replace(chart=Chart("", "", rates.now(each.info.name))) for each in rows]
     rows.sort(key=_SORTS.get(sort, _SORTS["name"]))
     page, pages, rows = page_of(rows, query.get("page", "1"), _PAGE_QUEUES)
     # Charts are drawn for the rows that are shown only.

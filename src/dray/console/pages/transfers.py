@@ -126,6 +126,8 @@ async def _ask(request: Request) -> Response:
         goes = [f"what has arrived of the upload {id} to {queue}"]
     else:
         chosen = [each for each in await manager.unfinished_transfers() if each.transfer_id == id]
+        if not chosen:
+            raise Misuse(f"there is no unfinished transfer {id!r} any more; look at the others")
         goes = [f"{each.label}: {human_size(each.bytes_done)} that have arrived" for each in chosen]
     return ask(
         request,

@@ -339,7 +339,9 @@ def handle_pause(
     context = links.context
     queue = context.state.queues.named(str(seen_from_here(context, head.name)))
     if queue.stream is None:
-        raise Misuse(f"{queue.name!r} is not an outgoing queue: there is no delivery to pause")
+        raise Misuse(
+            f"{queue.name!r} is not an outgoing queue: it has no delivery to pause or resume"
+        )
     if queue.paused != head.paused:
         context.record(QueuePaused(queue.number, head.paused))
         links.steer(queue, Paused() if head.paused else Unpaused())

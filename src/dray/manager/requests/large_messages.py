@@ -15,7 +15,7 @@ from itertools import chain
 import crc32c
 
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, TransactionUsage
-from dray.large.join import Assembly, PartSeen, SequenceKey
+from dray.large.join import Assembly, PartSeen, SequenceKey, missing_in_words
 from dray.manager.change import set_aside
 from dray.manager.context import Context
 from dray.manager.disk import bodies_in, envelopes_in, records_of_answer
@@ -376,18 +376,10 @@ def _hole(
         queue.parts.dropped(assembly.key)
         take(works, queue, lookup_ids, MessageClass.NACK_RECEIVE_REJECTED)
     return LargeMessageHole(
-        f"large message {sequence_id} in {queue.name!r} lacks {_told(missing)}; {fate}",
+        f"large message {sequence_id} in {queue.name!r} lacks {missing_in_words(missing)}; {fate}",
         sequence_id=sequence_id,
         missing=missing,
     )
-
-
-def _told(missing: list[list[int] | str]) -> str:
-    return ", ".join(each if isinstance(each, str) else _range(*each) for each in missing)
-
-
-def _range(first: int, last: int) -> str:
-    return f"fragment {first}" if first == last else f"fragments {first} to {last}"
 
 
 def handle_read_part(context: Context, session: Session, request_id: int, head: ReadPart) -> None:

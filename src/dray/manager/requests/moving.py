@@ -11,7 +11,7 @@ from dray.errors import (
     NotTransactional,
     TransactionUsage,
 )
-from dray.large.join import Assembly, SequenceKey
+from dray.large.join import Assembly, SequenceKey, missing_in_words
 from dray.manager.change import CommitFact, entries_at, forget_parts, record_of
 from dray.manager.context import Context
 from dray.manager.disk import bodies_in, envelopes_in
@@ -208,8 +208,8 @@ def _check_target(context: Context, found: _Chosen, target: StoredQueue) -> None
         if not assembly.whole:
             missing = list(assembly.missing())
             raise LargeMessageHole(
-                f"large message {sequence_id} in {queue.name!r} lacks parts: {missing}; it cannot"
-                " be moved",
+                f"large message {sequence_id} in {queue.name!r} lacks {missing_in_words(missing)},"
+                " so it cannot be moved; drop it, and have its sender send it again",
                 sequence_id=sequence_id,
                 missing=missing,
             )
