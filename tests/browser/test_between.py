@@ -154,6 +154,10 @@ def test_a_large_message_on_its_way_is_suspended_resumed_and_cancelled(
     there = Stage(url.rpartition("/")[0], tmp_path)
     with there.console.client() as client:
         assert "of 5.7 MiB in" in client.get("/transfers").text
+        *_, arriving = orders.contents()
+        for path in ("message", "message/body"):
+            at = f"/queues/{path}?queue={orders.name}&at={arriving.lookup_id}"
+            assert "Not all parts of this large message have arrived" in client.get(at).text
     assert there.console.stop() == 0
     (leaving,) = source.queue(url).contents()
     assert (leaving.wholeness, leaving.parts_in_all) == (dray.Wholeness.IN_FLIGHT, 602)

@@ -33,10 +33,15 @@ from dray.errors import LargeMessageError, MessageNotFound
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import KIB
 from dray.model.message import Message
-from dray.model.queued import QueuedMessage
+from dray.model.queued import QueuedMessage, Wholeness
 from dray.model.words import counted, human_size, time_text
 
 _SHOWN_HEX: Final = 256
+_ARRIVES: Final = (
+    "not all parts of this large message have arrived, so its body cannot be looked at; try again"
+    " later"
+)
+_HELD: Final = "a receiver holds this message now, so its body cannot be looked at; try again later"
 
 
 async def find(manager: Manager, queue: str, position: int) -> QueuedMessage:
@@ -68,7 +73,7 @@ async def _message(request: Request) -> Response:
             facts |= _more(message)
         seen = await preview(manager, found, console_of(request).kept(ParquetTurns))
     except MessageNotFound:
-        said = "A receiver holds this message now, so its body cannot be looked at; try again later"
+        said = _ARRIVES if found.wholeness is Wholeness.IN_FLIGHT else _HELD
     except LargeMessageError as error:
         said = str(error)
     where = {"queue": found.queue, "at": found.lookup_id}
@@ -205,7 +210,12 @@ async def preview(manager: Manager, found: QueuedMessage, turns: ParquetTurns) -
 
 @asynccontextmanager
 async def opened(manager: Manager, found: QueuedMessage) -> AsyncIterator[_OpenBody]:
-    """The body of a message, which stays in its queue. Raises `MessageNotFound` if it is held."""
+    """The body of a message, which stays in its queue.
+
+    Raises `MessageNotFound` if a receiver holds it, or if it has not arrived whole.
+    """
+    if found.wholeness is Wholeness.IN_FLIGHT:
+        raise MessageNotFound(_ARRIVES)
     queue = manager.queue(found.queue, raw=True)
     if not found.parts:
         message = await queue.peek_by_lookup_id(found.lookup_id)
