@@ -18,8 +18,19 @@ class Rates(NamedTuple):
     leaving: float
 
 
+def span_of_looks(seconds: float, uptime: float) -> float:
+    """How long the time between two looks counts for rates: not if the queue manager has started.
+
+    A start goes on behind the block of positions that express messages had, so that positions jump.
+    """
+    return seconds if uptime >= seconds else 0.0
+
+
 def rates_between(before: QueueInfo | None, now: QueueInfo, seconds: float) -> Rates:
-    """The rates between two looks, so many seconds apart; 0 if the queue was made in between."""
+    """The rates between two looks, so many seconds apart; 0 if the queue was made in between.
+
+    `span_of_looks` gives the seconds where the queue manager may have started in between.
+    """
     if before is None or before.born != now.born or seconds <= 0:
         return Rates(0.0, 0.0)
     arrived = max(0, now.last_position - before.last_position)

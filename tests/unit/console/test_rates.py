@@ -47,6 +47,15 @@ def test_samples_older_than_fifteen_minutes_are_forgotten():
     assert rates.chart("orders").arriving == ""
 
 
+def test_positions_that_a_start_of_the_queue_manager_skips_are_no_traffic():
+    rates = QueueRates()
+    rates.look([info(2, 2)], 0.0, uptime=100.0)
+    rates.look([info(4096)], EVERY_S, uptime=1.0)
+    assert rates.now("orders") == Rates(0.0, 0.0)
+    rates.look([info(4101, 5)], 2 * EVERY_S, uptime=1.0 + EVERY_S)
+    assert rates.now("orders") == Rates(1.0, 0.0)
+
+
 def test_a_queue_that_was_made_anew_begins_anew_and_a_deleted_one_is_forgotten():
     rates = QueueRates()
     rates.look([info(0), info(0, name="gone")], 0.0)

@@ -16,7 +16,7 @@ from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueInfo
-from dray.model.rates import Rates, rates_between
+from dray.model.rates import Rates, rates_between, span_of_looks
 from dray.model.words import duration, size_text
 
 _KINDS = frozenset({QueueKind.PRIVATE, QueueKind.OUTGOING, QueueKind.SUB})
@@ -52,9 +52,10 @@ def command(settings: Settings, *, once: bool, interval: float) -> None:
         while True:
             time.sleep(interval)
             now, when = _look(manager)
+            seconds = span_of_looks(when - looked, manager.info().uptime)
             rows = sorted(
                 (
-                    (info, rates_between(before.get(name), info, when - looked))
+                    (info, rates_between(before.get(name), info, seconds))
                     for name, info in now.items()
                 ),
                 key=lambda each: (-sum(each[1]), -each[0].message_count, each[0].name),

@@ -9,12 +9,13 @@ import asyncio
 import time
 from array import array
 from contextlib import suppress
+from math import inf
 from typing import Final, NamedTuple
 
 from dray.console.console import Console
 from dray.errors import DrayError
 from dray.model.queue import QueueInfo
-from dray.model.rates import Rates, rates_between
+from dray.model.rates import Rates, rates_between, span_of_looks
 
 EVERY_S: Final = 5.0
 """Fine enough for a line of 15 minutes, and rare enough to cost the queue manager nothing."""
@@ -63,15 +64,18 @@ class QueueRates:
         if self._task is None:
             self._task = asyncio.create_task(self._run(console))
 
-    def look(self, infos: list[QueueInfo], now: float) -> None:
-        """Take in a look at all queues; a queue that is gone is forgotten."""
-        before, lines = self._looked, {}
+    def look(self, infos: list[QueueInfo], now: float, uptime: float = inf) -> None:
+        """Take in a look at all queues; a queue that is gone is forgotten.
+
+        `uptime` is how long the queue manager has run.
+        """
+        seconds, lines = span_of_looks(now - self._looked, uptime), {}
         for info in infos:
             line = self._lines.get(info.name)
             if line is None:
                 line = _Line(info)
             else:
-                line.look(info, now - before)
+                line.look(info, seconds)
             lines[info.name] = line
         self._lines, self._looked = lines, now
 
@@ -106,8 +110,9 @@ class QueueRates:
             with suppress(DrayError):
                 manager = await console.callers.manager()
                 # Another queue manager may answer at this address since the last look.
-                console.name = (await manager.info()).name
-                self.look(await manager.queues(), time.monotonic())
+                info = await manager.info()
+                console.name = info.name
+                self.look(await manager.queues(), time.monotonic(), info.uptime)
             await asyncio.sleep(EVERY_S)
 
 
