@@ -524,7 +524,8 @@ def test_a_console_for_looking_offers_no_act(stage, orders, tmp_path):
     place = Stage(stage.url, tmp_path, "--read-only")
     try:
         with place.console.client() as client:
-            for path in (*SHOTS, "/queues/one?name=orders"):
+            asking = ("/queues/new", "/queues/ask?name=orders&act=purge", "/sample/afresh")
+            for path in (*SHOTS, "/queues/one?name=orders", *asking):
                 text = client.get(path).text
                 assert text.count("<button") == text.count("Leave</button>") + (
                     path == "/queues"
