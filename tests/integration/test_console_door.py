@@ -172,6 +172,21 @@ def test_a_start_link_that_fails_is_not_logged(url, tmp_path):
         assert token not in said
 
 
+@pytest.mark.slow
+def test_a_console_that_ends_shows_no_traceback_of_a_download_that_it_cuts_off(url, tmp_path):
+    with dray.connect(url) as manager:
+        queue = manager.create_queue("long", exist_ok=True)
+        dray.LargeMessageQueue(queue).send(bytes(40_000_000))
+        (found,) = queue.contents()
+    console = ConsoleProcess(url, tmp_path)
+    with console.client() as client:
+        path = f"/queues/message/body?queue=long&at={found.lookup_id}"
+        with client.stream("GET", path) as answer:
+            assert answer.status_code == 200
+            assert console.stop() == 0
+    assert "Traceback" not in console.logged()
+
+
 def test_a_unix_socket_is_for_its_owner_alone(url, tmp_path):
     path = tmp_path / "console.sock"
     console = ConsoleProcess(url, tmp_path, "--listen", str(path))

@@ -30,6 +30,7 @@ def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> QuietServer:
     """A server that logs its own failures, and no request; `should_exit` ends it."""
     # It warns of each malformed request, so strangers could fill the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").addFilter(_is_failure)
 
     class OwnProtocol(BoundedProtocol):
         without_head = WithoutHead()
@@ -51,6 +52,12 @@ def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> QuietServer:
         timeout_graceful_shutdown=GRACE_S,
     )
     return QuietServer(config, shaking)
+
+
+def _is_failure(record: logging.LogRecord) -> bool:
+    """Whether a record tells of more than a request that the end of the server has cut off."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, asyncio.CancelledError)
 
 
 def _within_head_bound(app: ASGIApp) -> ASGIApp:
