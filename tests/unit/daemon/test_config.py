@@ -47,9 +47,10 @@ def test_routes_name_managers_as_addresses_do():
     [
         ({"quota": "many"}, "quota: 'many' is not a size"),
         ({"quotas": 3}, "unknown field `quotas`"),
-        ({"listen": "7340"}, "'7340' is not an address"),
-        ({"listen": "127.0.0.1:99999"}, "at most 65535"),
-        ({"http": "h.sock"}, r"'h\.sock' is not .* path of a Unix socket .* such as \./h\.sock"),
+        ({"listen": "7340"}, "listen: '7340' is not an address"),
+        ({"listen": "127.0.0.1:99999"}, "listen: .* at most 65535"),
+        ({"console": "7341"}, "console: '7341' is not an address"),
+        ({"http": "h.sock"}, r"http: 'h\.sock' is not .* path of a .* such as \./h\.sock"),
         ({"window_messages": 0}, "above zero"),
         ({"window_bytes": "0"}, "above zero"),
         ({"window_messages": "many"}, "window_messages"),
@@ -75,6 +76,13 @@ def test_routes_name_managers_as_addresses_do():
 def test_what_makes_no_sense_is_refused_by_name(given, sentence):
     with pytest.raises(InvalidConfiguration, match=sentence):
         read_options(**({"data": "d"} | given))
+
+
+def test_a_token_that_a_peer_needs_and_that_is_missing_is_refused_by_name(tmp_path):
+    peers = [{"address": "drays://depot:7340", "token_file": str(tmp_path / "gone")}]
+    options = read_options(data="d", peers=peers)
+    with pytest.raises(InvalidConfiguration, match=r"^peers: .*gone: No such file"):
+        options.manager_config(b"a" * 32, 7)
 
 
 def test_the_low_water_mark_is_a_size_that_the_disk_has():
