@@ -90,6 +90,24 @@ def test_metrics_tell_what_the_queues_hold(manager, port):
     assert found[QUEUE_STATE, *state] == 1
 
 
+def test_metrics_count_the_journal_of_a_queue_as_used_and_the_source_journal_by_itself(tmp_path):
+    with ManagerProcess("journals", tmp_path, ["--http", "127.0.0.1:0"]) as process:
+        port = int(HTTP_AT.findall(process.log.read_text())[-1])
+        with process.connect() as manager:
+            queue = manager.create_queue("orders", journal=True, journal_quota=1_000)
+            for asked in (False, True):
+                queue.send(b"x" * 936, use_journal_queue=asked)
+            queue.receive(timeout=0)
+            queue.receive(timeout=0)
+            kept = manager.queue("system$;journal").info().byte_count
+            found = samples(ask(port, "/metrics")[1])
+    labels = (("kind", "private"), ("queue", "orders"))
+    assert found["dray_queue_journal_messages", *labels] == 1
+    assert found["dray_queue_copies_skipped_total", *labels] == 1
+    assert found["dray_used_bytes",] == found["dray_queue_journal_bytes", *labels] == 1_000
+    assert found["dray_journal_used_bytes",] == kept >= 1_000
+
+
 def test_every_metric_of_the_table_is_served_and_no_other(manager, port):
     manager.queue("dray://127.0.0.1:1/away").send(b"x")
     families = {each.name for each in text_string_to_metric_families(ask(port, "/metrics")[1])}

@@ -97,16 +97,20 @@ QUEUE_STATE: Final = "dray_queue_state"
 
 OF_THE_MANAGER: Final[tuple[MetricFamily[ManagerInfo], ...]] = (
     MetricFamily("dray_uptime_seconds", "Seconds since the start.", lambda m: m.uptime),
-    MetricFamily("dray_used_bytes", "Bytes in all queues.", lambda m: m.bytes_used),
-    MetricFamily("dray_quota_bytes", "Most bytes in all queues.", lambda m: m.quota),
+    MetricFamily(
+        "dray_used_bytes", "Bytes in all queues and their journals.", lambda m: m.bytes_used
+    ),
+    MetricFamily(
+        "dray_quota_bytes", "Most bytes in all queues and their journals.", lambda m: m.quota
+    ),
     MetricFamily(
         "dray_journal_used_bytes",
-        "Bytes in all journals and dead-letter queues.",
+        "Bytes in the source journal and the dead-letter queues.",
         lambda m: m.journal_bytes_used,
     ),
     MetricFamily(
         "dray_journal_quota_bytes",
-        "Most bytes in all journals and dead-letter queues.",
+        "Most bytes in the source journal and the dead-letter queues.",
         lambda m: m.journal_quota,
     ),
     MetricFamily(

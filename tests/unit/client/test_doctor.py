@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.awaited.doctor import _of_delivery, _of_letters
+from dray.client.awaited.doctor import _of_delivery, _of_letters, _of_quotas
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.ids import LookupId, ManagerId, MessageId
-from dray.model.queue import DeliveryInfo, QueueInfo, Refusal
+from dray.model.queue import DeliveryInfo, ManagerInfo, QueueInfo, Refusal
 from dray.model.queued import QueuedMessage
 
 ADDRESS = "dray://store:7340/orders"
@@ -107,3 +107,27 @@ def test_a_paused_queue_is_found_only_if_messages_wait_in_it(count, codes):
     )
     found = _of_delivery(info, f"a message waits in {ADDRESS}", 100.0)
     assert [each.code for each in found] == codes
+
+
+def _manager_with(**fields: int) -> ManagerInfo:
+    names = dict.fromkeys(ManagerInfo.__struct_fields__, 0)
+    unlimited = {"quota": None, "journal_quota": None}
+    return ManagerInfo(**(names | unlimited | fields))
+
+
+def test_a_full_journal_quota_leads_to_the_queues_that_it_counts():
+    """The journal of a queue is not among them, so nobody is sent to purge it."""
+    (found,) = _of_quotas(_manager_with(journal_quota=100, journal_bytes_used=95), [])
+    assert "95% full" in found.sentence
+    assert "`dray queue purge 'system$;journal'`, retry or drop dead letters" in found.sentence
+
+
+def test_a_full_quota_leads_to_the_journals_of_queues_too():
+    (found,) = _of_quotas(_manager_with(quota=100, bytes_used=100), [])
+    assert "receive messages or purge the journals of queues" in found.sentence
+
+
+def test_a_quota_that_admits_nothing_is_full():
+    queue = QueueInfo(name="closed", kind=QueueKind.PRIVATE, transactional=True, quota=0)
+    (found,) = _of_quotas(_manager_with(), [queue])
+    assert "the quota of 'closed' is 100% full (0 B of 0 B)" in found.sentence

@@ -27,7 +27,7 @@ def command(settings: Settings) -> None:
             "queues": str(len(queues)),
             "messages": f"{sum(each.message_count for each in queues):,}",
             "stored": f"{size_text(info.bytes_used)}, quota {size_text(info.quota)}",
-            "journals and dead letters": f"{size_text(info.journal_bytes_used)}, quota"
+            "source journal and dead letters": f"{size_text(info.journal_bytes_used)}, quota"
             f" {size_text(info.journal_quota)}",
             "ahead of commits": f"{size_text(info.ahead_bytes)} of large messages from other"
             " queue managers",

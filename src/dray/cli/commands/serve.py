@@ -104,11 +104,13 @@ _READY: Final = re.compile(r"dray console ready at (?:https?://)?([^;]+)")
     help=("Read these options and more from a file; the command line overrides it."),
 )
 @click.option("--name", help="Name of the queue manager, for people  [default: the host name].")
-@click.option("--quota", type=Size(), help="Most bytes in all queues together  [default: 8GiB].")
+@click.option(
+    "--quota", type=Size(), help="Most bytes in all queues and their journals  [default: 8GiB]."
+)
 @click.option(
     "--journal-quota",
     type=Size(),
-    help=("Most bytes in all journals and dead-letter queues  [default: 8GiB]."),
+    help=("Most bytes in the source journal and the dead-letter queues  [default: 8GiB]."),
 )
 @click.option(
     "--low-water",

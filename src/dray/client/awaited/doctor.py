@@ -95,9 +95,10 @@ def _of_quotas(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[DoctorFin
     ahead = f" ({human_size(info.ahead_bytes)} of it ahead of commits)" if info.ahead_bytes else ""
     used = info.bytes_used + info.ahead_bytes
     rows = [
-        ("", whole, "quota", used, info.quota, f"receive or move messages{ahead}"),
+        ("", whole, "quota", used, info.quota,
+         f"receive messages or purge the journals of queues{ahead}"),
         ("", whole, "journal quota", info.journal_bytes_used, info.journal_quota,
-         "purge journals and dead letters"),
+         "`dray queue purge 'system$;journal'`, retry or drop dead letters"),
     ]  # fmt: skip
     for each in queues:
         if each.kind is QueueKind.PRIVATE:
@@ -115,8 +116,8 @@ def _of_quotas(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[DoctorFin
         yield DoctorFinding(
             "quota",
             name,
-            f"the {quota} of {whose} is {used / max(limit, 1):.0%} full ({human_size(used)} of"
-            f" {human_size(limit)}); {advice}, or raise it with {set_by}",
+            f"the {quota} of {whose} is {used / limit if limit else 1:.0%} full"
+            f" ({human_size(used)} of {human_size(limit)}); {advice}, or raise it with {set_by}",
         )
 
 
