@@ -405,6 +405,17 @@ def test_a_device_or_a_pipe_is_not_replaced_by_a_file(large, tmp_path):
     assert received(large) == b"x"
 
 
+@pytest.mark.parametrize("target", [".", "/"])
+def test_a_path_without_a_name_is_refused_as_a_file_and_leaves_the_message(large, target):
+    large.send(b"x")
+    with (
+        pytest.raises(dray.TargetUnwritable, match="it is no regular file"),
+        large.receive(timeout=10) as message,
+    ):
+        message.save_to(target)
+    assert received(large) == b"x"
+
+
 @pytest.mark.parametrize("target", ["missing/out.bin", "file/out.bin", "folder"])
 def test_a_file_that_cannot_be_written_leaves_the_message_in_its_queue(large, tmp_path, target):
     (tmp_path / "file").touch()

@@ -116,9 +116,9 @@ def test_what_a_handle_has_given_up_it_is_not_given_again(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"fragment_size": 0}, "fragment_size must be 1 to"),
-        ({"fragment_size": 5 << 20}, "fragment_size must be 1 to"),
-        ({"window_size": 0}, "window_size must be 1 to"),
+        ({"fragment_size": 0}, "fragment_size is a number of bytes from 1 to 4194304, not 0"),
+        ({"fragment_size": 5 << 20}, "fragment_size is a number of bytes from 1 to"),
+        ({"window_size": 0}, "window_size is a number of fragments from 1 to 65536, not 0"),
         ({"consumers": "few"}, "few"),
         ({"fragment_size": "1MiB"}, "fragment_size is a whole number"),
         ({"window_size": 1.5}, "window_size is a whole number"),

@@ -43,8 +43,8 @@ _MODE = 0o666
 
 
 def partial_of(target: Path) -> Path:
-    """Where a file grows."""
-    return target.with_name(f"{target.name}.partial")
+    """Where a file grows. A path without a last name, such as ".", is in the way, and no error."""
+    return target.parent / f"{target.name}.partial"
 
 
 def is_in_the_way(target: Path) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from dray.errors import InvalidArgument
 from dray.large.digests import DIGESTS
+from dray.model.arguments import no_sense
 from dray.model.limits import (
     LABEL_CHARACTERS_MAX,
     TRANSFER_FRAGMENT_BYTES_MAX,
@@ -72,15 +73,11 @@ def read_reference(extension: Buffer, body: Buffer) -> Reference | None:
 def check_terms(size: int, fragment_size: int, window_size: int) -> None:
     """Raise `InvalidArgument` for terms out of bounds."""
     if not 1 <= fragment_size <= TRANSFER_FRAGMENT_BYTES_MAX:
-        raise InvalidArgument(
-            f"fragment_size must be 1 to {TRANSFER_FRAGMENT_BYTES_MAX} bytes, not {fragment_size}",
-            argument="fragment_size",
-        )
+        bounds = f"a number of bytes from 1 to {TRANSFER_FRAGMENT_BYTES_MAX}"
+        raise no_sense("fragment_size", bounds, fragment_size)
     if not 1 <= window_size <= TRANSFER_WINDOW_MAX:
-        raise InvalidArgument(
-            f"window_size must be 1 to {TRANSFER_WINDOW_MAX} fragments, not {window_size}",
-            argument="window_size",
-        )
+        bounds = f"a number of fragments from 1 to {TRANSFER_WINDOW_MAX}"
+        raise no_sense("window_size", bounds, window_size)
     if size > fragment_size * TRANSFER_FRAGMENTS_MAX:
         raise InvalidArgument(
             f"a file of {size} bytes has more than {TRANSFER_FRAGMENTS_MAX} fragments of"
