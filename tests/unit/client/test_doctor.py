@@ -125,6 +125,7 @@ def test_a_full_journal_quota_leads_to_the_queues_that_it_counts():
 def test_a_full_quota_leads_to_the_journals_of_queues_too():
     (found,) = _of_quotas(_manager_with(quota=100, bytes_used=100), [])
     assert "receive messages or purge the journals of queues" in found.sentence
+    assert "raise it with its option, or with `Manager.set_quota`" in found.sentence
 
 
 def test_a_quota_that_admits_nothing_is_full():

@@ -72,6 +72,16 @@ def test_the_manager_id_is_drawn_once_and_kept(tmp_path):
     assert len(bytes.fromhex(ids[0])) == 16
 
 
+def test_options_of_quotas_count_until_a_program_sets_one_and_then_no_more(tmp_path):
+    for quota in (1_000, 2_000):
+        with dray.open(tmp_path / "data", quota=quota, journal_quota=300) as manager:
+            assert (manager.info().quota, manager.info().journal_quota) == (quota, 300)
+    with dray.open(tmp_path / "data", quota=3_000, journal_quota=300) as manager:
+        manager.set_quota(quota=5_000)
+    with dray.open(tmp_path / "data", quota=None, journal_quota=700) as manager:
+        assert (manager.info().quota, manager.info().journal_quota) == (5_000, 300)
+
+
 def test_several_run_in_one_process_each_with_its_own_directory(tmp_path):
     daemons = [EmbeddedDaemon(tmp_path / str(number)) for number in range(3)]
     ids = set()

@@ -61,6 +61,8 @@ CLOCK_S: Final = 5.0
 """More than the way of a question and its answer."""
 _DAY_S: Final = 86_400.0
 _POISON: Final = "poison"
+_OF_MANAGER: Final = "its option, or with `Manager.set_quota` if a program has set it so before"
+"""Quotas that were set while the manager ran count from then on, and its options no more."""
 _RETRY: Final = ", then `dray deadletter retry --all` sends those that are dead letters"
 
 
@@ -112,7 +114,7 @@ def _of_quotas(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[DoctorFin
         if limit is None or used < limit * NEARLY_FULL:
             continue
         option = f"--{quota.replace(' ', '-')}"
-        set_by = f"`dray queue set {shlex.quote(name)} {option}`" if name else "its option"
+        set_by = f"`dray queue set {shlex.quote(name)} {option}`" if name else _OF_MANAGER
         yield DoctorFinding(
             "quota",
             name,
