@@ -49,10 +49,15 @@ class NoticeLog:
 
 
 def _say(notice: Notice, times: int, seconds: float) -> None:
-    period = ""
-    if seconds:
-        period = " in the last " + ("minute" if seconds == NOTICE_S else f"{seconds:.0f} seconds")
+    period = f" in the last {_length(seconds)}" if seconds else ""
     often = f" ({times} {'time' if times == 1 else 'times'}{period})" if times > 1 or period else ""
     facts = {"kind": notice.kind, "subject": notice.subject, "times": times}
     level = logging.INFO if notice.kind in FOR_INFORMATION else logging.WARNING
     _log.log(level, "%s%s", notice, often, extra={"facts": facts})
+
+
+def _length(seconds: float) -> str:
+    if seconds == NOTICE_S:
+        return "minute"
+    whole = max(1, round(seconds))
+    return "second" if whole == 1 else f"{whole} seconds"

@@ -115,6 +115,14 @@ def test_warnings_that_were_held_back_are_logged_when_the_daemon_stops(time, log
     assert lines() == []
 
 
+def test_a_daemon_that_stops_at_once_speaks_of_the_last_second(time, log, lines):
+    log.write([refused(), refused(times=6)])
+    time.pass_by(0.02)
+    lines()
+    log.stop()
+    assert lines() == ["orders: a message was refused; make room (6 times in the last second)"]
+
+
 def test_what_a_start_found_is_logged_sentence_by_sentence(log, lines):
     found = [Notice(NoticeKind.AT_START, "storage", f"p{number} is missing") for number in range(3)]
     log.write(found)
