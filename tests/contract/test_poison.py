@@ -169,3 +169,13 @@ def test_a_receiver_does_not_wait_for_a_queue_manager_that_its_program_has_close
         receiver.handle_next(fail, 60)
     with pytest.raises(dray.ConnectionLost, match="closed with close"):
         receiver.run(fail, threading.Event())
+
+
+@pytest.mark.parametrize("poison", ["", "a;b", " blank", "x" * 33, "retry", "Journal", 5])
+def test_a_name_that_no_poison_queue_can_have_is_refused_before_a_message_fails(
+    face, queue, poison
+):
+    """It would be needed only after the retries, and then the message would block its queue."""
+    with pytest.raises(dray.InvalidArgument, match="poison is the name of a sub-queue") as raised:
+        face.Receiver(queue, then="move", poison=poison)
+    assert raised.value.argument == "poison"

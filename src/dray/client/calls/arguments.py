@@ -169,7 +169,9 @@ _BY_NAME: Final = {
     "digest": _choice(*DIGESTS),
     "compression": _choice("zstd"),
     "listen": ExpectedValue("the address of a host", checks.host),
-    "poison": _TEXT,
+    "poison": ExpectedValue(
+        "the name of a sub-queue, and not 'retry' or 'journal'", checks.poison_name
+    ),
     # Objects.
     "transaction": ExpectedValue(
         "what manager.transaction() begins", checks.of_class("Transaction")

@@ -13,15 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
-from dray.errors import InvalidConfiguration
+from dray.errors import InvalidConfiguration, InvalidQueueName
 from dray.model import limits
 from dray.model.classes import Acknowledge
 from dray.model.files import MODE_MAX, FileProperties, is_plain_path
 from dray.model.message import Message
+from dray.model.names import parse_queue_address
 from dray.model.words import size_in_bytes
 
 UNFIT: Final = object()
 """Given by a check for a value that it does not take."""
+_TAKEN_SUB_QUEUES: Final = frozenset({"retry", "journal"})
+"""A receiver tries again what is in the one, and only the queue manager fills the other."""
 BITS_64: Final = (-(1 << 63), (1 << 64) - 1)
 """Bounds of a number on the wire; no position and no count is near either end."""
 
@@ -61,6 +64,17 @@ def host(value: object) -> object:
 def queue_name(value: object) -> object:
     """The form of a queue's name is checked where it is read, and so is its length."""
     return str.__str__(cast("str", value)) if _is(value, str) else UNFIT
+
+
+def poison_name(value: object) -> object:
+    """A sub-queue for poison messages. It is needed only at the first of them, and that is late."""
+    given = cast("str", text()(value))
+    if given is UNFIT or given.lower() in _TAKEN_SUB_QUEUES:
+        return UNFIT
+    try:
+        return given if parse_queue_address(f"queue;{given}").sub_queue == given else UNFIT
+    except InvalidQueueName:
+        return UNFIT
 
 
 def whole(least: int, most: int, *, flag: bool = False) -> Callable[[object], object]:
