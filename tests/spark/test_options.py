@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,17 @@ def test_the_defaults_are_those_of_the_documentation():
     assert (options.rows_max, options.bytes_max) == (None, None)
     assert options.fail_on_data_loss is True
     assert options.accept_new_queue is False
+
+
+def test_a_wrong_option_is_told_the_options_that_the_page_has():
+    """And none that only a landing gives."""
+    page = Path("docs/reference/spark.md").read_text("utf-8").partition("## Reading")[2]
+    table = page.partition("| option | value | default |")[2].partition("\n\n")[0]
+    options = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    with pytest.raises(InvalidConfiguration) as raised:
+        read_options(LEAST | {"nope": "x"})
+    told = str(raised.value).partition("it has ")[2].split(", ")
+    assert sorted(told) == sorted(options)
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,11 @@ def test_a_plain_stream_ends_at_a_recreated_queue_or_begins_it_at_its_first_posi
     error = plainly(caught.value)
     assert type(error) is QueueRecreated
     assert "queue 'orders'" in str(error)
-    assert "set failOnDataLoss to false" in str(error)
+    assert "set acceptNewQueue to true" in str(error)
 
-    assert stream(failOnDataLoss="false") == [b"d", b"e"]
+    assert stream(acceptNewQueue="true") == [b"d", b"e"]
     orders.send(b"f")
     assert stream() == [b"f"]
     assert orders.info().message_count == 3
+    make_again(manager, "orders").send(b"g")
+    assert stream(failOnDataLoss="false") == [b"g"]

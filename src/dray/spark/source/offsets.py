@@ -170,7 +170,7 @@ def check_birth(birth: QueueBirth, expected: int) -> None:
         raise QueueRecreated(
             f"queue {birth.queue!r} of manager {birth.manager_id} was deleted and made again, or"
             " restored from a backup, since it was read; to begin the new queue at its first"
-            " position, set failOnDataLoss to false, or accept_new_queue (--accept-new-queue) of a"
+            " position, set acceptNewQueue to true, or accept_new_queue (--accept-new-queue) of a"
             " landing",
             queue=birth.queue,
             born=birth.born,

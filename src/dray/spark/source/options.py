@@ -70,8 +70,10 @@ _KNOWN = (
     "url", "queue", "credentials", "content", "bodies", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "minOffsetsPerTrigger", "maxTriggerDelay",
     "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss",
-    "acceptNewQueue", "claimTimeout", "commitEvery", "markTaken", "pieceBytes", "path",
+    "acceptNewQueue", "claimTimeout",
 )  # fmt: skip
+_UNSAID = ("commitEvery", "markTaken", "pieceBytes", "path")
+"""Options that a landing gives, and one that Spark gives: no page has them."""
 
 
 class Options(NamedTuple):
@@ -113,10 +115,10 @@ class Options(NamedTuple):
 def read_options(given: Mapping[str, str]) -> Options:
     """Read what stands in `.option(...)`; raises `InvalidConfiguration`."""
     by_key = {key.lower(): value for key, value in given.items()}
-    unknown = sorted(set(by_key) - {name.lower() for name in _KNOWN})
+    unknown = sorted(set(by_key) - {name.lower() for name in (*_KNOWN, *_UNSAID)})
     if unknown:
         raise InvalidConfiguration(
-            f"format('dray') has no option {unknown[0]!r}; it has {', '.join(_KNOWN[:-1])}"
+            f"format('dray') has no option {unknown[0]!r}; it has {', '.join(_KNOWN)}"
         )
     fail_on_data_loss = _choice(by_key, "failOnDataLoss", ("true", "false")) == "true"
     accept_new_queue = _choice(by_key, "acceptNewQueue", ("false", "true")) == "true"
