@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+
 import pytest
 
-from dray.daemon.config import read_options
+from dray.daemon.config import ServeOptions, read_options
+from dray.daemon.example import example_file
 from dray.errors import InvalidConfiguration
 from dray.manager.events import Peer
 from dray.model.limits import QUOTA_BYTES_DEFAULT, RESEND_SCHEDULE_S
@@ -33,6 +37,13 @@ def test_a_file_is_read_and_what_is_given_wins(tmp_path):
     assert (config.quota, config.journal_quota) == (500_000_000, None)
     assert config.resend_schedule_s == (1.0, 2.5)
     assert config.window_bytes == 8 << 20
+
+
+def test_the_file_of_config_init_sets_the_data_directory_alone_and_shows_every_option():
+    text = example_file()
+    assert tomllib.loads(text) == {"data": "dray-data"}
+    shown = {"data", *re.findall(r"^# (?:\[\[)?(\w+)(?: =|\]\])", text, re.MULTILINE)}
+    assert shown >= set(ServeOptions.__struct_fields__)
 
 
 def test_routes_name_managers_as_addresses_do():

@@ -26,7 +26,7 @@ def command() -> None:
 def init(settings: Settings, file: Path | None) -> None:
     """Write a file with every option and its default to FILE, or to standard output.
 
-    Each option is a comment except the data directory and the socket. FILE must not exist.
+    Each option is a comment except the data directory. FILE must not exist.
     """
     from dray.daemon.example import example_file
 
