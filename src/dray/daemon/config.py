@@ -11,9 +11,10 @@ import os
 import re
 import socket
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -56,6 +57,8 @@ _PATHS: Final = ("data", "socket", "tls_cert", "tls_key", "tls_ca", "tls_client_
 _KINDS_OF_OPTIONS: Final = frozenset({int, float, bool, list, tuple, dict})
 
 Size = int | str
+_Value = TypeVar("_Value")
+_Meaning = TypeVar("_Meaning")
 
 
 class AccessOption(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -185,13 +188,12 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             )
 
     def _check_addresses(self) -> None:
-        if self.listen is not None:
-            listen_address(self.listen)
-        if self.http is not None:
-            http_address(self.http)
-        if self.console is not None:
-            http_address(self.console)
-        elif self.console_also:
+        readers = {"listen": listen_address, "http": http_address, "console": http_address}
+        for option, read in readers.items():
+            address = getattr(self, option)
+            if address is not None:
+                _named(option, read, address)
+        if self.console is None and self.console_also:
             raise InvalidConfiguration(
                 "console_also names queue managers that a console asks; set `console`, too"
             )
@@ -218,7 +220,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
 
     def peer_tokens(self) -> dict[Peer, str]:
         """The tokens to show, read from their files; raises `InvalidConfiguration`."""
-        return {each.peer(): read_token(each.token_file) for each in self.peers}
+        return {each.peer(): _named("peers", read_token, each.token_file) for each in self.peers}
 
     def accepting(self, managers: tuple[str, ...]) -> ServeOptions:
         """These options, and a rule by which these callers may deliver to every queue."""
@@ -379,10 +381,15 @@ def _limit(field: str, value: Size | None) -> int | None:
 
 
 def _size(field: str, value: Size) -> int:
+    return _named(field, size_in_bytes, value)
+
+
+def _named(option: str, read: Callable[[_Value], _Meaning], value: _Value) -> _Meaning:
+    """What a value means; an error that it raises begins with the name of the option."""
     try:
-        return size_in_bytes(value)
+        return read(value)
     except InvalidConfiguration as error:
-        raise InvalidConfiguration(f"{field}: {error}") from error
+        raise InvalidConfiguration(f"{option}: {error}") from error
 
 
 def _positive(value: float) -> bool:
