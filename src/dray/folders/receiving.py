@@ -118,6 +118,8 @@ def _check(
         raise no_sense("on_conflict", " or ".join(map(repr, get_args(OnConflict))), on_conflict)
     if count is not None and count < 1:
         raise no_sense("count", "a whole number from 1 on", count)
+    if timeout is not None and not timeout >= 0:
+        raise no_sense("timeout", "a number of seconds from 0 on, or None", timeout)
     if follow and (count is not None or timeout):
         argument = "timeout" if count is None else "count"
         raise InvalidArgument(
