@@ -385,7 +385,7 @@ def _size(field: str, value: Size) -> int:
 
 
 def _named(option: str, read: Callable[[_Value], _Meaning], value: _Value) -> _Meaning:
-    """What a value means; an error that it raises begins with the name of the option."""
+    """Read the value of an option; its errors begin with the name of the option."""
     try:
         return read(value)
     except InvalidConfiguration as error:
