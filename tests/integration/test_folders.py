@@ -663,9 +663,35 @@ def test_one_transaction_sends_nothing_if_a_file_changes_meanwhile(folder, queue
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"changed": "Send"}, {"batch": 0}, {"in_doubt": "no"}, {"settle": -1}, {"poll": 0}],
+    [
+        {"changed": "Send"},
+        {"batch": 0},
+        {"in_doubt": "no"},
+        {"settle": -1},
+        {"settle": float("nan")},
+        {"poll": 0},
+        {"hidden": "no"},
+        {"wait": "soon"},
+        {"stop": 5},
+        {"tell": "everything"},
+        {"state": None},
+    ],
     ids=str,
 )
 def test_a_value_that_would_be_taken_for_another_is_refused(folder, queue, state, wrong):
     with pytest.raises(dray.InvalidArgument, match=next(iter(wrong))):
-        dray.folders.watch(folder, queue, state=state, **wrong)
+        dray.folders.watch(folder, queue, **({"state": state} | wrong))
+
+
+@pytest.mark.parametrize("name", ["include", "exclude"])
+@pytest.mark.parametrize("given", ["*.jpg", 5, [5]], ids=str)
+def test_one_pattern_without_a_list_is_refused(folder, queue, name, given):
+    """`include="*.jpg"` would be the patterns `*`, `.`, `j`, `p` and `g`: every file."""
+    with pytest.raises(TypeError, match=f"{name} is an iterable of patterns, not "):
+        dray.folders.send(folder, queue, **{name: given})
+
+
+@pytest.mark.parametrize("given", [None, "orders", 5], ids=str)
+def test_what_is_no_queue_is_refused(folder, given):
+    with pytest.raises(TypeError, match="queue is a queue of dray, such as "):
+        dray.folders.send(folder, given)

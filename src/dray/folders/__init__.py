@@ -14,13 +14,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from dray.client.awaited.deliveries import Arrival
 from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
 from dray.client.awaited.manager import Manager
 from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.queue import Queue
+from dray.client.calls.public_calls import checked
 from dray.client.connections.threads import run
 from dray.errors import DeliveryRefused, InvalidArgument, InvalidConfiguration, SourceChanged
 from dray.folders.arrivals import ACKNOWLEDGE, FolderArrivals
@@ -35,7 +36,6 @@ from dray.folders.sending import Asking, Destination, FileSent, FolderSender, In
 from dray.folders.store_tree import StoreTree
 from dray.folders.tree import FoundFile, LeftOut, Selection, SourceTree, Tree
 from dray.folders.watching import FolderWatch, Pace, ToldOnce, id_of_manager
-from dray.model.arguments import no_sense
 from dray.model.classes import Acknowledge
 from dray.model.files import FileProperties
 from dray.model.platforms import is_linux
@@ -57,8 +57,6 @@ __all__ = [
 ]
 
 Changed = Literal["send", "skip"]
-_CHANGED = get_args(Changed)
-_IN_DOUBT = (None, *get_args(InDoubtFiles))
 _WALKED_AT_ONCE = 1_000
 _POLL_S_MIN = 0.1
 """A folder without anything to settle is still not walked all the time."""
@@ -71,6 +69,7 @@ class Sent(NamedTuple):
     bytes: int
 
 
+@checked
 def files_of(
     directory: str | os.PathLike[str],
     *,
@@ -87,7 +86,6 @@ def files_of(
     With `state` and `queue` the files that `send` to this queue would send: the ledger says which
     ones were sent. Nothing is changed.
     """
-    _check(changed, None, None)
     selection = _selection(include, exclude, hidden=hidden, follow_links=follow_links, state=state)
     found = list(_tree(directory, selection, "keep").walk())
     if state is None or queue is None or not FolderLedger.is_in(Path(state)):
@@ -98,6 +96,7 @@ def files_of(
     return [each for each in found if isinstance(each, LeftOut) or each in new]
 
 
+@checked
 def send(
     directory: str | os.PathLike[str],
     queue: Queue | LargeMessageQueue,
@@ -132,7 +131,6 @@ def send(
     process uses the ledger, `InDoubt` if the queue manager has forgotten the outcome of an earlier
     run, `DeliveryRefused`, `DeliveryTimeout`, and errors of the queue manager.
     """
-    _check(changed, batch, in_doubt)
     selection = _selection(
         include, exclude, hidden=hidden, follow_links=follow_links, state=state, after=after
     )
@@ -166,6 +164,7 @@ def send(
             return Sent(sender.count, sender.bytes)
 
 
+@checked
 def watch(
     directory: str | os.PathLike[str],
     queue: Queue | LargeMessageQueue,
@@ -197,7 +196,6 @@ def watch(
     The call goes on by itself when the queue manager is away or full. The other arguments are those
     of `send`.
     """
-    _check(changed, batch, in_doubt)
     _check_wait(wait, after)
     # The kernel does not tell of changes behind links, and only Linux tells of closed files.
     pace = _pace(settle, poll, walked=follow_links or not is_linux())
@@ -237,30 +235,14 @@ def watch(
         return Sent(sender.count, sender.bytes)
 
 
-def _check(changed: str, batch: object, in_doubt: str | None) -> None:
-    """Raise `InvalidArgument` for values that would be taken for others."""
-    if changed not in _CHANGED:
-        raise no_sense("changed", "'send' or 'skip'", changed)
-    if in_doubt not in _IN_DOUBT:
-        raise no_sense("in_doubt", "'sent', 'send' or None", in_doubt)
-    if batch is not None and (not isinstance(batch, int) or batch < 1):
-        raise no_sense("batch", "a whole number from 1 on, or None", batch)
-
-
-def _pace(settle: object, poll: object, *, walked: bool) -> Pace:
-    """How long a watcher waits for what; raises `InvalidArgument`."""
-    if not isinstance(settle, (int, float)) or not settle >= 0:
-        raise no_sense("settle", "a number of seconds", settle)
+def _pace(settle: float, poll: float | None, *, walked: bool) -> Pace:
+    """How long a watcher waits for what."""
     if poll is None:
         return Pace(settle, max(settle, _POLL_S_MIN) if walked else None)
-    if not isinstance(poll, (int, float)) or not poll > 0:
-        raise no_sense("poll", "a number of seconds above 0, or None", poll)
     return Pace(settle, poll)
 
 
 def _check_wait(wait: str | None, after: str) -> None:
-    if wait is not None and wait not in ACKNOWLEDGE:
-        raise no_sense("wait", "'accepted' or 'received'", wait)
     if wait is not None and after == "keep":
         raise InvalidArgument("wait is for after='delete' or after='move:DIR'", argument="wait")
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dray.client.calls.public_calls import checked
 from dray.client.files.sources import source_of
 from dray.errors import InvalidConfiguration, SourceUnreadable
 from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS, hashed_file
@@ -69,6 +70,7 @@ def lines_of(entries: Iterable[ManifestEntry]) -> bytes:
     return b"".join(msgspec.json.encode(each) + b"\n" for each in entries)
 
 
+@checked
 def verify(
     directory: str | os.PathLike[str], manifest: str | os.PathLike[str]
 ) -> list[FileDifference]:

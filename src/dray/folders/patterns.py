@@ -29,13 +29,7 @@ class Patterns:
     """The rules of one run."""
 
     def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = ()) -> None:
-        """Read the patterns; raises `InvalidArgument` for one that cannot be read.
-
-        A text alone raises TypeError: letter by letter its `*` would take every file.
-        """
-        for name, given in (("include", include), ("exclude", exclude)):
-            if isinstance(given, str):
-                raise TypeError(f"{name} is an iterable of patterns; write [{given!r}]")
+        """Read the patterns; raises `InvalidArgument` for one that cannot be read."""
         self._includes = [_compiled(each) for each in include]
         excluded = [f"{each}**" if each.endswith("/") else each for each in exclude]
         self._excludes = [_compiled(each) for each in excluded]

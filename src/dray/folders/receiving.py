@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 from dray.client.awaited.batch_receiver import BatchReceiver
 from dray.client.awaited.manager import Manager
@@ -18,6 +18,7 @@ from dray.client.awaited.receiver import Then
 from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.large_message import LargeMessage
 from dray.client.blocking.queue import Queue
+from dray.client.calls.public_calls import checked
 from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, InvalidArgument, InvalidConfiguration, ReceiveTimeout
 from dray.folders.file_receiver import FileReceiver, PlacedBody, Placing, PlacingSome, Tell
@@ -26,7 +27,6 @@ from dray.folders.fsspec import is_url
 from dray.folders.placing import TargetFolder
 from dray.folders.store_target import StoreTarget
 from dray.folders.tree_target import OnConflict, RestoredFile, TreeTarget
-from dray.model.arguments import no_sense
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LARGE_TAKEN_MAX
 
@@ -42,6 +42,7 @@ class Received(NamedTuple):
     failed: int
 
 
+@checked
 def receive(
     queue: Queue | LargeMessageQueue,
     target: str | os.PathLike[str],
@@ -113,13 +114,7 @@ def receive(
 def _check(
     on_conflict: str, count: int | None, timeout: float | None, *, tree: bool, follow: bool
 ) -> None:
-    """Raise `InvalidArgument` for values that nothing else looks at before it is too late."""
-    if on_conflict not in get_args(OnConflict):
-        raise no_sense("on_conflict", " or ".join(map(repr, get_args(OnConflict))), on_conflict)
-    if count is not None and count < 1:
-        raise no_sense("count", "a whole number from 1 on", count)
-    if timeout is not None and not timeout >= 0:
-        raise no_sense("timeout", "a number of seconds from 0 on, or None", timeout)
+    """Raise `InvalidArgument` for values that do not go together."""
     if follow and (count is not None or timeout):
         argument = "timeout" if count is None else "count"
         raise InvalidArgument(

@@ -93,10 +93,3 @@ def test_a_pattern_that_cannot_be_read_is_refused_by_name(pattern):
     with pytest.raises(InvalidArgument, match="cannot be read") as caught:
         Patterns([pattern])
     assert repr(pattern) in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["include", "exclude"])
-def test_a_pattern_without_a_list_is_refused_and_never_read_letter_by_letter(name):
-    """`include="*.jpg"` would be the patterns `*`, `.`, `j`, `p` and `g`: every file."""
-    with pytest.raises(TypeError, match=rf"{name} is an iterable of patterns; write \['\*\.jpg'\]"):
-        Patterns(**{name: "*.jpg"})

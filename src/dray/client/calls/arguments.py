@@ -71,6 +71,14 @@ _DURATION = ExpectedValue(
 )
 _SIZE = ExpectedValue("a size: bytes, or a text such as '8GiB'", checks.size, InvalidConfiguration)
 _SPARK = ExpectedValue("a session of Spark", checks.of_spark)
+_FROM_ONE = ExpectedValue("a whole number from 1 on", checks.whole(1, limits.MESSAGE_NUMBER_MAX))
+_FOLDER = ExpectedValue("a directory, or the address of a store", checks.path)
+_PATTERNS = ExpectedValue("an iterable of patterns", checks.ids, TypeError)
+_FILES_QUEUE = ExpectedValue(
+    "a queue of dray, such as manager.queue('orders') gives, or a LargeMessageQueue",
+    checks.of_class(("Queue", "LargeMessageQueue"), "dray.client.blocking."),
+    TypeError,
+)
 _PROGRESS = ExpectedValue("a function", checks.function)
 _OWN_CHECK = ExpectedValue("", checks.anything)
 """The call itself says what it takes, in sentences of ours."""
@@ -131,9 +139,7 @@ _BY_NAME: Final = {
     "born": ExpectedValue(
         "the birth number of a queue: a whole number of 64 bits", checks.whole(*checks.BITS_64)
     ),
-    "max_messages": ExpectedValue(
-        "a whole number from 1 on", checks.whole(1, limits.MESSAGE_NUMBER_MAX)
-    ),
+    "max_messages": _FROM_ONE,
     "max_bytes": _COUNT,
     "size": _COUNT,
     "offset": _COUNT,
@@ -202,6 +208,28 @@ _BY_NAME: Final = {
     "url": ExpectedValue(
         "the address of a queue manager, a text", checks.text(), InvalidConfiguration
     ),
+    # Folders.
+    "directory": _FOLDER,
+    "state": _PATH,
+    "include": _PATTERNS,
+    "exclude": _PATTERNS,
+    "hidden": _FLAG,
+    "follow_links": _FLAG,
+    "changed": _choice("send", "skip"),
+    "settle": _DURATION,
+    "poll": _SECONDS,
+    "ready_suffix": _TEXT,
+    "batch": _FROM_ONE,
+    "in_doubt": _choice("sent", "send"),
+    "wait": _choice("accepted", "received"),
+    "manifest": _FLAG,
+    "tree": _FLAG,
+    "preserve": _FLAG,
+    "on_conflict": _choice("number", "replace", "skip", "fail"),
+    "follow": _FLAG,
+    "command": ExpectedValue("a text, or a list of words", checks.words, TypeError),
+    "count": _FROM_ONE,
+    "tell": _PROGRESS,
     # Spark.
     "until": ExpectedValue("dray.spark.Until", checks.of_class("Until", "dray.spark.")),
     "session": _SPARK,
@@ -240,9 +268,16 @@ _BY_PLACE: Final = {
     "Manager.create_token.name": _TEXT,
     "Manager.revoke_token.name": _TEXT,
     "land.queue": _TEXT,
-    "land.state": _PATH,
     "land.table": _TEXT,
     "audit.sources": _SOURCES,
+    "files_of.queue": _FILES_QUEUE,
+    "send.queue": _FILES_QUEUE,
+    "send.after": _TEXT,
+    "watch.queue": _FILES_QUEUE,
+    "watch.after": _TEXT,
+    "receive.queue": _FILES_QUEUE,
+    "receive.target": _FOLDER,
+    "verify.manifest": _PATH,
     "spark_session.name": _TEXT,
     "open.listen": _TEXT,
     "restore.archive": ExpectedValue(

@@ -208,6 +208,11 @@ def ids(value: object) -> object:
     return taken
 
 
+def words(value: object) -> object:
+    """A text, or the words of one."""
+    return text()(value) if _is(value, str) else ids(value)
+
+
 def mapping(value: object) -> object:
     """A mapping."""
     return value if _is(value, Mapping) else UNFIT
