@@ -86,8 +86,10 @@ a token.
 
 | path | status 200 | status 503 |
 |---|---|---|
-| `/healthz` | the queue manager answers | it is silent for 5 s (10 s where `/v1` stands on the same address), or a failed sync has stopped it |
+| `/healthz` | the queue manager answers | it is silent for 5 s, or a failed sync has stopped it |
 | `/readyz` | the same, and the disk has more free room than `low_water` | else; the body says why |
+
+With `/v1` on the same address it takes 10 s until a silent queue manager is told.
 
 A name that ends in `_total` is a counter since the start of the queue manager, any other a gauge. A
 metric without a value, such as a quota that is not set, is left out.

@@ -246,7 +246,7 @@ def test_a_dead_letter_is_sent_again_to_its_queue(open_page, manager, letters):
 
 def test_dead_letters_that_another_page_has_taken_are_said_to_be_gone(open_page, manager, letters):
     page = open_page("/deadletters")
-    page.provoked.append("status of 400")
+    page.provoked.append("status of 404")
     page.get_by_label("Choose first").check()
     manager.drop_dead_letters([each.id for each in manager.dead_letters()])
     page.get_by_role("button", name="Send chosen again").click()

@@ -193,8 +193,13 @@ def test_commands_check_and_explain_the_rules(files):
     assert "'destroy' is no right; choose of see, send" in said
 
 
-@pytest.mark.parametrize("lacks", ["localhost.pem", "ca.pem", "roots.pem", "token"])
-def test_a_check_of_the_configuration_reads_the_files_that_a_queue_manager_would(files, lacks):
+@pytest.mark.parametrize(
+    ("lacks", "option"),
+    [("localhost.pem", ""), ("ca.pem", ""), ("roots.pem", ""), ("token", "peers: ")],
+)
+def test_a_check_of_the_configuration_reads_the_files_that_a_queue_manager_would(
+    files, lacks, option
+):
     """`dray serve` refuses to start with each of them, and SIGHUP to follow it."""
     (files / "roots.pem").write_bytes((files / "ca.pem").read_bytes())
     (files / "token").touch(0o600)
@@ -204,7 +209,7 @@ def test_a_check_of_the_configuration_reads_the_files_that_a_queue_manager_would
     assert "is good" in dray_command("config", "check", named).assert_good().out
     (files / lacks).write_text("")
     said = dray_command("config", "check", named).assert_error("invalid-configuration")
-    assert f"{named}: {files}/{lacks} " in said
+    assert f"{named}: {option}{files}/{lacks} " in said
 
 
 def test_what_callers_did_stands_in_the_access_log_and_a_changed_line_is_found_out(files):

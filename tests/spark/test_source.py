@@ -130,7 +130,7 @@ def test_a_queue_that_was_made_again_is_not_the_one_that_was_read(catalogue, man
         lambda: found.check_births(read),
         lambda: found.place(QueueSpan(*place.birth, 0, 10)),
     ):
-        with pytest.raises(QueueRecreated, match=r"queue 'orders' of manager .*failOnDataLoss"):
+        with pytest.raises(QueueRecreated, match=r"queue 'orders' of manager .*acceptNewQueue"):
             look()
     again = place_of(found)
     assert again.born > place.born

@@ -105,14 +105,17 @@ class Strangers:
 
         A receipt of another copy of it proves that the store is an older copy.
         """
-        sentence = (
-            f"this queue manager has told its source ({session.caller}) of messages what its store"
-            " does not have: the data directory is an older copy, and messages that were received"
-            " here since are lost; later ones are taken, so check at the source which messages are"
-            " missing"
-        )
-        subject = f"stream {head.stream} of the queue manager {session.peer_id}"
-        return judge_stated(self.context, head.receipt, subject, sentence) is Told.BY_THIS_STORE
+        told = judge_stated(self.context, head.receipt)
+        if told is Told.BY_ANOTHER_COPY:
+            sentence = (
+                f"this queue manager has told its source ({session.caller}) of messages what its"
+                " store does not have: the data directory is an older copy, and messages that were"
+                " received here since are lost; later ones are taken, so check at the source which"
+                " messages are missing"
+            )
+            subject = f"stream {head.stream} of the queue manager {session.peer_id}"
+            self.context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
+        return told is Told.BY_THIS_STORE
 
     def handle_list(self, session: Session, request_id: int, _head: ListPeers) -> None:
         """Tell which manager is known at each address, and who answers there instead."""
@@ -185,8 +188,8 @@ class Strangers:
         return peer
 
 
-def judge_stated(context: Context, receipt: bytes, subject: str, sentence: str) -> Told:
-    """Tell the writer of a receipt that somebody states; warn with `sentence` of another copy.
+def judge_stated(context: Context, receipt: bytes) -> Told:
+    """Tell the writer of a receipt that somebody states.
 
     A receipt of another copy of this store proves that it is an older copy. It gives out higher
     numbers then, and new births of queues, unless it has done so since it parted from that copy:
@@ -194,10 +197,8 @@ def judge_stated(context: Context, receipt: bytes, subject: str, sentence: str) 
     """
     identity = context.state.identity
     told, restored_us = identity.judge(receipt)
-    if told is Told.BY_ANOTHER_COPY:
-        context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
-        if identity.restored_us <= restored_us:
-            context.record(Restored(0, context.state.restored_at(context.now_us, restored_us)))
+    if told is Told.BY_ANOTHER_COPY and identity.restored_us <= restored_us:
+        context.record(Restored(0, context.state.restored_at(context.now_us, restored_us)))
     return told
 
 

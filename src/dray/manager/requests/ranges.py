@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
+from dray.delivery.receipts import Told
 from dray.errors import Misuse
 from dray.large.join import Assembly
 from dray.manager.change import refuse_damaged
@@ -37,6 +38,7 @@ from dray.manager.entries import (
     positions_in,
     transactions_in,
 )
+from dray.manager.notices import NoticeKind
 from dray.manager.peers import judge_stated
 from dray.manager.queue import StoredQueue
 from dray.manager.session import Session
@@ -154,12 +156,13 @@ def handle_measure(context: Context, session: Session, request_id: int, head: Me
 
 def _judge_receipt(context: Context, session: Session, queue: StoredQueue, receipt: bytes) -> None:
     """Give all queues new births if a reader has positions that this store does not know of."""
-    sentence = (
-        f"a reader by position ({session.caller}) has read what this store does not have: the data"
-        " directory is an older copy, and messages that came here since are lost; all queues count"
-        " as made again, so their readers end with queue-recreated"
-    )
-    judge_stated(context, receipt, f"queue {queue.name}", sentence)
+    if judge_stated(context, receipt) is Told.BY_ANOTHER_COPY:
+        sentence = (
+            f"a reader by position ({session.caller}) has read what this store does not have: the"
+            " data directory is an older copy, and messages that came here since are lost; all"
+            " queues count as made again, so their readers end with queue-recreated"
+        )
+        context.notices.add(NoticeKind.OLDER_COPY, f"queue {queue.name}", sentence)
 
 
 def handle_read(context: Context, session: Session, request_id: int, head: ReadRange) -> None:
