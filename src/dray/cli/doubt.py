@@ -79,10 +79,12 @@ def moved(
     A transaction in doubt is asked for first. `still_there` gives the ids that a queue holds, to go
     on with the rest. `note` tells a person who interrupts it where the messages are.
     """
-    count = 0
+    count, patience_s = 0, 0.0
     while True:
+        connected = lost = False
         try:
-            with connect_again(settings.connect, PATIENCE_S if count else 0) as manager:
+            with connect_again(settings.connect, patience_s) as manager:
+                connected = True
                 return count + act(manager, ids)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(f"{note}; the same command goes on with the rest")
@@ -91,11 +93,19 @@ def moved(
             count += int(str(doubt.fields["done"]))
             if was_committed(settings.connect, doubt, PATIENCE_S):
                 count += int(str(doubt.fields["count"]))
+        except ConnectionLost:
+            if not connected or ids is None:
+                raise
+            # Between two transactions: those that are gone were in the ones before.
+            lost = True
+        patience_s = PATIENCE_S
         if ids is None:
             continue
         with connect_again(settings.connect, PATIENCE_S) as manager:
             left = set(still_there(manager))
-        ids = [each for each in ids if each in left]
+        rest = [each for each in ids if each in left]
+        count += len(ids) - len(rest) if lost else 0
+        ids = rest
         if not ids:
             return count
 
