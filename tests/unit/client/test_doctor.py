@@ -13,6 +13,10 @@ from dray.model.queued import QueuedMessage
 ADDRESS = "dray://store:7340/orders"
 
 
+def outgoing(**fields: object) -> QueueInfo:
+    return QueueInfo(name=ADDRESS, kind=QueueKind.OUTGOING, transactional=True, **fields)
+
+
 @pytest.mark.parametrize(("count", "is_told"), [(0, False), (3, True)])
 def test_dead_letters_are_spoken_of_where_messages_were_refused_for_good(count, is_told):
     """Where the whole queue waits, as beside another copy of the store, there are none."""
@@ -20,14 +24,7 @@ def test_dead_letters_are_spoken_of_where_messages_were_refused_for_good(count, 
     delivery = DeliveryInfo(
         next_hop="store:7340", remote_queue="orders", link="welcomed", refusal=refusal
     )
-    info = QueueInfo(
-        name=ADDRESS,
-        kind=QueueKind.OUTGOING,
-        transactional=True,
-        state="refused",
-        message_count=5,
-        delivery=delivery,
-    )
+    info = outgoing(state="refused", message_count=5, delivery=delivery)
     (found,) = _of_delivery(info, f"5 messages wait in {ADDRESS}", 100.0)
     assert "another copy runs: stop one of them; mend that there" in found.sentence
     assert ("dray deadletter retry" in found.sentence) is is_told
@@ -41,14 +38,7 @@ def test_a_destination_that_owes_an_answer_for_a_minute_is_found(silent_since, c
     delivery = DeliveryInfo(
         next_hop="store:7340", remote_queue="orders", link="welcomed", silent_since=silent_since
     )
-    info = QueueInfo(
-        name=ADDRESS,
-        kind=QueueKind.OUTGOING,
-        transactional=True,
-        state="connected",
-        message_count=count,
-        delivery=delivery,
-    )
+    info = outgoing(state="connected", message_count=count, delivery=delivery)
     found = list(_of_delivery(info, f"a message waits in {ADDRESS}", 100.0))
     assert [each.code for each in found] == codes
     assert all("has not answered for 60 s; look at its log" in each.sentence for each in found)
@@ -58,14 +48,7 @@ def test_what_waits_on_a_route_that_the_options_do_not_name_any_more_is_said_to_
     delivery = DeliveryInfo(
         next_hop="depot:7340", remote_queue=ADDRESS, link="disconnected", routed_now="store:7340"
     )
-    info = QueueInfo(
-        name=ADDRESS,
-        kind=QueueKind.OUTGOING,
-        transactional=True,
-        state="waiting",
-        message_count=1,
-        delivery=delivery,
-    )
+    info = outgoing(state="waiting", message_count=1, delivery=delivery)
     (found,) = _of_delivery(info, f"a message waits in {ADDRESS}", 100.0)
     assert found.code == "peer-down"
     assert "`routes` lead over store:7340 by now" in found.sentence
@@ -98,13 +81,7 @@ def test_dead_letters_of_other_managers_are_not_said_to_go_on_by_a_retry(sources
 
 @pytest.mark.parametrize(("count", "codes"), [(0, []), (1, ["paused"])])
 def test_a_paused_queue_is_found_only_if_messages_wait_in_it(count, codes):
-    info = QueueInfo(
-        name=ADDRESS,
-        kind=QueueKind.OUTGOING,
-        transactional=True,
-        state="on hold",
-        message_count=count,
-    )
+    info = outgoing(state="on hold", message_count=count)
     found = _of_delivery(info, f"a message waits in {ADDRESS}", 100.0)
     assert [each.code for each in found] == codes
 

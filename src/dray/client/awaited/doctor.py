@@ -204,11 +204,10 @@ def _of_delivery(info: QueueInfo, waiting: str, now: float) -> Iterator[DoctorFi
             f" over {delivery.routed_now} by now; `dray queue delete {info.name}` gives up what"
             " waits and all word of what was delivered, and the next message makes it anew)"
         )
-    if info.state == "on hold" and not count:
-        return
     if info.state == "on hold":
         advice = f"`dray outgoing resume {info.name}`"
-        yield DoctorFinding("paused", info.name, f"{waiting}, which is paused; {advice}")
+        if count:
+            yield DoctorFinding("paused", info.name, f"{waiting}, which is paused; {advice}")
     elif info.state in ("diverged", "need-validation"):
         yield DoctorFinding(
             "diverged",

@@ -128,7 +128,11 @@ def routed_now(context: Context, queue: StoredQueue) -> str:
     """Where `routes` lead by now, if an outgoing queue keeps to another route; else nothing."""
     assert queue.route is not None, "an outgoing queue has a route"
     via, _ = next_hop(context, parse_queue_address(queue.name))
-    return "" if via == queue.route.peer else f"{shown_host(via.host)}:{via.port}"
+    return "" if via == queue.route.peer else _place_of(via)
+
+
+def _place_of(peer: Peer) -> str:
+    return f"{shown_host(peer.host)}:{peer.port}"
 
 
 def tell_of_kept_routes(context: Context) -> None:
@@ -137,7 +141,7 @@ def tell_of_kept_routes(context: Context) -> None:
     kept = [(queue, via) for queue in outgoing if (via := routed_now(context, queue))]
     for queue, via in kept[:1]:
         assert queue.route is not None, "an outgoing queue has a route"
-        over = f"{shown_host(queue.route.peer.host)}:{queue.route.peer.port}"
+        over = _place_of(queue.route.peer)
         others = f"; so do {len(kept) - 1} more (`dray outgoing show`)" if kept[1:] else ""
         sentence = (
             f"this outgoing queue delivers over {over} as when it was made, though `routes` lead"

@@ -69,8 +69,8 @@ class PeerLink:
         """Whether it is down, and the time to try again has come."""
         return self.state is LinkState.DOWN and self.dial_at <= now
 
-    def delivery_of(self, queue: StoredQueue) -> DeliveryInfo:
-        """How the delivery of a queue over this link stands."""
+    def delivery_of(self, queue: StoredQueue, routed_now: str) -> DeliveryInfo:
+        """How the delivery of a queue over this link stands; `routed_now` if it keeps a route."""
         stream, route = queue.stream, queue.route
         assert stream is not None, "an outgoing queue has a stream"
         assert route is not None, "an outgoing queue has a route"
@@ -80,6 +80,7 @@ class PeerLink:
             next_hop=f"{self.peer.host}:{self.peer.port}{' (TLS)' if self.peer.secure else ''}",
             remote_queue=route.remote_queue,
             link=str(self.state),
+            routed_now=routed_now,
             next_attempt=self.dial_at if self.state is LinkState.DOWN and self.dial_at else None,
             history=list(self.history),
             sequence_id=stream.sequence_id,

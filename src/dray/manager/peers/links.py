@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import msgspec
-
 from dray.delivery.events import (
     Diverged,
     Grown,
@@ -309,8 +307,8 @@ class Links:
         """How the delivery of an outgoing queue stands, for those who look."""
         if queue.route is None:
             return None
-        found = self._links.to(queue.route.peer).delivery_of(queue)
-        return msgspec.structs.replace(found, routed_now=routed_now(self.context, queue))
+        link = self._links.to(queue.route.peer)
+        return link.delivery_of(queue, routed_now(self.context, queue))
 
     def _say_ends(self, link: PeerLink, streams: list[int]) -> None:
         """Tell a peer of streams that have ended."""

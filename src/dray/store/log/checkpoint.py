@@ -22,8 +22,8 @@ The snapshot is written first and the header last, in one sector, after the log 
 it speaks of were synced. So a header that fits its snapshot proves the whole, and until then the
 other file of the pair is whole. Before the snapshot, a header of generation 0 with one waiting fact
 takes the place of that of the older checkpoint: a kill leaves such a file, and it is not damaged.
-A file is made with a header too, of generation 0, before the log
-has its first group: so one without any header is no file that was never written, but a damaged one.
+A file is made with a header too, of generation 0, before the log has its first group: so one
+without any header is no file that was never written, but a damaged one.
 
 MQInSeqs has how far each incoming stream was accepted and what its source is still to be told,
 MQTrans everything else. Both are written at every checkpoint and say from which fact on the log is
