@@ -33,7 +33,7 @@ def notify(state: str) -> None:
 
 
 def watchdog_interval_s() -> float | None:
-    """How often this process has to say that it is alive; None if nobody watches it."""
+    """The interval at which this process says that it is alive; None if nobody watches it."""
     limit = os.environ.get("WATCHDOG_USEC", "")
     watched = os.environ.get("WATCHDOG_PID", str(os.getpid()))
     if not limit.isdecimal() or watched != str(os.getpid()):

@@ -43,6 +43,8 @@ UNITS = frozenset({"KIB", "MIB", "GIB"})
 MACHINE_PATH = re.compile(r"(?<![\w.}:/-])/(?:home|root|work|Users|mnt|data\d*)/\w")
 # A sentence whose subject is a clause: "What a queue holds", "Of a small log no less than a block".
 TURNED = re.compile(r"(?:^|(?<=[.!?:;]\s))(?:What|Who|Whose|Whom|Whoever|Whatever|Of)\s")
+# A docstring that is a question: "How many wait", "Where the log ends". A module says how it works.
+QUESTION = re.compile(r"Those\s|(?:How|Where|Which)\s")
 UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
 
 # A first word that is written like one of a sentence, and the names that are.
@@ -188,7 +190,7 @@ def turned_sentences(path: str, source: str) -> Iterator[str]:
             for found in TURNED.finditer(plain):
                 sentence = plain[found.start() :].partition(". ")[0]
                 yield f"{path}:{line}: {sentence}"
-        if text.startswith("Those "):
+        if QUESTION.match(text) and not (line == 1 and text.startswith("How ")):
             yield f"{path}:{line}: {text.partition('.')[0]}"
 
 

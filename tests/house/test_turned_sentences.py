@@ -1,4 +1,4 @@
-"""Docstrings and comments name their subject: no sentence begins with What, Who or Of."""
+"""Docstrings and comments name their subject: no sentence begins with What, and no text asks."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ def test_a_turned_sentence_is_found_wherever_a_docstring_or_comment_has_it():
         "    # is left goes.\n"
         '    """A list.\n\n    a   b\n\n    What is left waits."""\n'
         '    """Those that wait."""\n'
+        '    """How many wait."""\n'
+        '    """Where the log ends."""\n'
         "    pass\n"
     )
     found = [each.split(":")[1] for each in turned_sentences("a.py", source)]
-    assert found == ["1", "3", "6", "7", "9", "14"]
+    assert found == ["1", "3", "6", "7", "9", "14", "15", "16"]
 
 
 def test_a_sentence_with_a_subject_is_none_and_other_texts_are_not_read():
     source = (
-        '"""Tells what a queue holds. Whatever: the official order of it."""\n'
+        '"""How a queue is kept. Whatever: the official order of it."""\n'
         'TEXT = "What is not a docstring"\n'
         "x = 3  # What stands behind code is not read\n"
     )

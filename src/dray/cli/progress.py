@@ -25,7 +25,7 @@ PLAIN_LINE_EVERY_S = 5.0
 
 
 AmountText = Callable[[int, int | None, float], str]
-"""How much is done, of how much, and how fast, in words."""
+"""The progress in words: the part that is done, the whole, and the rate."""
 
 
 def bytes_text(done: int, total: int | None, rate: float) -> str:

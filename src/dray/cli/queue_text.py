@@ -38,7 +38,7 @@ def state_of(info: QueueInfo) -> str:
 
 
 def _delivery(delivery: DeliveryInfo) -> dict[str, str]:
-    """How the delivery of an outgoing queue stands, and what its connection has been through."""
+    """The state of the delivery of an outgoing queue, and the history of its connection."""
     told = {key: str(value) for key, value in msgspec.structs.asdict(delivery).items()}
     del told["history"]
     for time in ("next_attempt", "last_ack_time", "next_resend", "silent_since"):

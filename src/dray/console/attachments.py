@@ -13,7 +13,7 @@ _PICTURES: Final = (
     (b"GIF89a", "image/gif"),
     (b"BM", "image/bmp"),
 )
-"""How files of pictures begin. SVG is not among them: it can hold a script."""
+"""The first bytes of files of pictures. SVG is not among them: it can hold a script."""
 _WEBP: Final = (b"RIFF", b"WEBP")
 _BIG_PAIR: Final = struct.Struct(">II")
 _SMALL_PAIR: Final = struct.Struct("<HH")

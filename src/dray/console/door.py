@@ -42,7 +42,7 @@ _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _WITHOUT_SESSION: Final = ("/static/", "/v1/", "/metrics", "/healthz", "/readyz")
 """Style sheet and script hold nothing secret. `/v1` and `/metrics` ask for tokens by themselves."""
 _ELSEWHERE: Final = frozenset({"cross-site", "same-site"})
-"""Where a browser says that a request began; another port of this host is "same-site"."""
+"""A browser says so of requests from elsewhere; another port of this host is "same-site"."""
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _TOKEN_CHARACTERS_MAX: Final = 1_000
 _HEADERS: Final = {

@@ -43,7 +43,7 @@ _NICE: Final = 10
 
 
 class ConsoleOptions(msgspec.Struct, kw_only=True, frozen=True):
-    """How to run a console; the first six tell how it reaches the queue manager."""
+    """The options of a console; the first six tell how it reaches the queue manager."""
 
     url: str
     token_file: str | None = None

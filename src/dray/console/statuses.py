@@ -1,4 +1,4 @@
-"""Which status of HTTP an error of Dray has: one table, for the console and for `/v1`."""
+"""The status of HTTP that an error of Dray has: one table, for the console and for `/v1`."""
 
 from __future__ import annotations
 

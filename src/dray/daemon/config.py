@@ -116,7 +116,7 @@ class PeerOption(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
 
 
 class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How to run a queue manager. Sizes in bytes or as text such as "8GiB", times in seconds."""
+    """Options of a queue manager. Sizes in bytes or as text such as "8GiB", times in seconds."""
 
     data: str
     listen: str | None = None
@@ -349,7 +349,7 @@ def _plain(name: str, value: object) -> object:
 
 
 def _misfit(error: msgspec.ValidationError, values: dict[str, Any]) -> str:
-    """Which option has a value of a wrong kind, and what it takes."""
+    """Name the option whose value has a wrong kind, and what it takes."""
     found = _WRONG_KIND.search(str(error))
     if found is None:
         return str(error)

@@ -59,7 +59,7 @@ class EmbeddedDaemon:
 
     @property
     def addresses(self) -> list[str]:
-        """Where else it listens; empty unless the options say so."""
+        """The other addresses at which it listens; empty unless the options say so."""
         return [] if self._server is None else self._server.addresses
 
     def start(self) -> None:

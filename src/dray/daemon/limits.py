@@ -10,7 +10,7 @@ which one of the largest frames becomes whole. Everyone else waits as long."""
 READ_FRAMES_PER_PASS: Final = 2_000
 """The same for small frames: about 50 ms at 40,000 a second."""
 CALLER_S: Final = 0.01
-"""How long frames of a caller other than the owner are decided in a round of the loop: a hundred
+"""The time in a round of the loop for frames of a caller other than the owner: a hundred
 small ones, or a costly one. So others wait no longer than for its next frame. Time in which the
 thread was ready and other programs had the processor does not count."""
 DELAYED_S_MIN: Final = 0.0005
@@ -34,12 +34,12 @@ connections hold 40 MB."""
 INTAKE_SHARE: Final = 2
 """A caller other than the owner has at most one part in so many of this memory."""
 FRAME_S: Final = 30.0
-"""How long one frame may hold its memory while others wait: the largest at 140 kB/s."""
+"""The time for which one frame may hold its memory while others wait: the largest at 140 kB/s."""
 FRAME_GRACE_S: Final = 3.0
 """A frame that has come for so long while others wait must come at that rate from then on. A line
 that stalls for less is not blamed."""
 FRAME_LOOK_S: Final = 1.0
-"""How often that is looked at while others wait."""
+"""The interval at which that is looked at while others wait."""
 
 BACKLOG_S: Final = 0.02
 """Written and not yet synced is at most what the disk takes in this time: a small commit waits for
@@ -69,7 +69,7 @@ of them hold 160 MB. Clients that fetch are served as before, a little later."""
 ACCOUNT_NAMES_KEPT: Final = 1_000
 """Names of accounts and groups that are not looked up again for each connection: some 100 kB."""
 NOTICE_S: Final = 60.0
-"""How long the log is quiet about a subject after a warning: an operator can read one a minute."""
+"""The silence of the log about a subject after a warning: an operator can read one a minute."""
 NOTICE_RETRY_S: Final = 0.1
 """The loop may call a little early by the clock; it is not asked again at once."""
 NOTICE_SUBJECTS_MAX: Final = 1_000
@@ -144,7 +144,7 @@ before the first of them has to wait for it."""
 SHARE_SLOW_TURNS: Final = 2
 """Turns that took longer before it is halved: one may have been our own processor's fault."""
 SHARE_S: Final = 0.005
-"""How long a line may be busy with one share: a small message waits for two or three of them."""
+"""The longest that one share keeps a line busy: a small message waits for two or three of them."""
 
 FILES_PER_SESSION: Final = 8
 """Files that one session lends at a time: more than our own client does, which has up to six
@@ -157,7 +157,7 @@ COPY_THREADS: Final = 2
 COPY_PIECE_BYTES: Final = 1 << 20
 """Bytes to copy at a time through memory, where the kernel cannot copy by itself."""
 COPY_S: Final = 30.0
-"""How long one of them may be at work with one fragment, as long as a frame may take: 140 kB/s."""
+"""One of them may work on one fragment for as long as a frame may take: 140 kB/s."""
 COPIES_STUCK_MAX: Final = 6
 """Threads made for those that wait for a file system which does not answer, each of them with a
 buffer of 4 MiB and two descriptors. When all are stuck, files are refused."""
@@ -166,7 +166,7 @@ FILES_UNCLAIMED_MAX: Final = 64
 """Connections that have lent a file before its frame was whole. A client says both in one call, so
 these are few; beyond it the one that has waited longest is ended."""
 CLAIM_S: Final = 5.0
-"""How long such a file may wait for the rest of its frame, which is some hundred bytes."""
+"""The longest wait of such a file for the rest of its frame, which is some hundred bytes."""
 FILES_LENT_MANY: Final = 64
 """Files lent by all sessions together from which on each may lend but one at a time."""
 
@@ -192,11 +192,11 @@ share of a turn bounds unsent bytes, so a short line fills no more of it than be
 DIAL_TIMEOUT_S: Final = 5.0
 """The original's reconnect delay; a host that needs longer is dialled again."""
 LINGER_S: Final = 2.0
-"""How long a connection that we end may take to fetch what was said to it last."""
+"""The time that a connection that we end has to fetch what was said to it last."""
 HELLO_S: Final = 10.0
-"""How long an accepted connection may stay without one whole frame; then its place is free."""
+"""The time that an accepted connection has for one whole frame; then its place is free."""
 STOP_S: Final = 5.0
-"""How long a clean stop waits for turns to end, then for clients to fetch their last answers, then
+"""The wait of a clean stop for turns to end, then for clients to fetch their last answers, then
 for copies of files: so long for each."""
 ACCEPT_RETRY_S: Final = 1.0
 """Pause after running out of descriptors."""

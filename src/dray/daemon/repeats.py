@@ -43,7 +43,7 @@ class Repeats(Generic[Item]):
         self._keys: dict[Hashable, _Repeated[Item]] = {}
         """The one said first stands first."""
         self._of: Amounts[Hashable] = Amounts()
-        """How many of them each group has."""
+        """The number of them in each group."""
         self._timer: asyncio.TimerHandle | None = None
 
     def add(

@@ -154,7 +154,7 @@ class Server:
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens."""
+        """The addresses at which it listens."""
         return [listener.address for listener in self._listeners]
 
     @property

@@ -46,7 +46,7 @@ class Timekeeper:
 
 
 class RunDelay:
-    """How long a thread was ready to run while others had the processor, as the kernel counts it.
+    """The time for which a thread was ready to run while others had the processor, by the kernel.
 
     Always 0 where the kernel does not count it.
     """
@@ -89,7 +89,7 @@ def new_manager_key() -> bytes:
 
 
 def draw_jitter() -> float:
-    """How much of a wait to wait, 0.5 to 1, so that not all who wait come at once."""
+    """The part of a wait to wait, 0.5 to 1, so that those who wait do not all come at once."""
     return 0.5 + uuid.uuid4().int / (1 << 129)
 
 

@@ -58,14 +58,14 @@ from dray.store.real_disk import OwnMarks, RealDisk
 _log = logging.getLogger(__name__)
 _NOT_WRITTEN: Final = "the manifest cannot be written"
 POLL_S: Final = 2.0
-"""How often names are compared where the kernel does not tell."""
+"""The interval at which names are compared where the kernel does not tell."""
 DRAIN_S: Final = 2.0
-"""How long a stop waits for what the kernel still has to tell; it takes a few milliseconds."""
+"""The longest wait of a stop for what the kernel still has to tell; it takes a few milliseconds."""
 FRESH_S: Final = 60.0
 """A file changed so recently may not have its time of change on the disk yet."""
 
 BREAKS_TOLD_MAX: Final = 20
-"""How many breaks of the audit's chain one start tells of; the next one tells of the rest."""
+"""The most breaks of the audit's chain that one start tells of; the next one tells of the rest."""
 
 _KINDS: Final = (
     events.FileCreatedEvent,
@@ -238,7 +238,7 @@ class Guard:
         self._strangers = _strangers(now)
 
     def _tell_of_breaks(self) -> None:
-        """Where the chain is broken, and no entry says so yet."""
+        """The places where the chain is broken, and no entry says so yet."""
         path = self._audit.path
         told = {entry.detail for entry in read_entries(path) if entry.file == path.name}
         details = [f"line {line}: {problem}" for line, problem in breaks(path)]

@@ -72,7 +72,7 @@ AheadEffect = SendPiece | DropPieces
 
 
 class AheadStage(enum.Enum):
-    """How the pieces of one transaction stand."""
+    """The state of the pieces of one transaction."""
 
     TRAVELLING = "pieces travel as they are staged"
     FULL = "the destination takes no more"

@@ -51,7 +51,7 @@ from dray.machine import Machine, Tick
 
 
 class ConversationState(enum.Enum):
-    """How far the conversation with the peer has come on this connection."""
+    """The state of the conversation with the peer on this connection."""
 
     NO_LINK = enum.auto()
     SILENT = enum.auto()

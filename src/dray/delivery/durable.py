@@ -38,7 +38,7 @@ class DurableStream:
         self.anew = False
         """Whether the next sequence begins with all that is left, whatever the peer says."""
         self.untaken = 0
-        """How many of the last that were admitted are reserved positions that are not taken yet."""
+        """The number of the last positions that are admitted and reserved, and not taken yet."""
 
     def restore(self, state: StreamSnapshot) -> None:
         """Go on from a checkpoint."""

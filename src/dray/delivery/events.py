@@ -40,7 +40,7 @@ class DeliverySettings(NamedTuple):
     frame_bytes: int = FRAME_BODY_BYTES_MAX
     frame_messages: int = FRAME_MESSAGES_MAX
     frame_bytes_untried: int = FRAME_BYTES_UNTRIED
-    """How much a frame holds before the line has shown that it is fast."""
+    """The bytes that a frame holds before the line has shown that it is fast."""
     resend_schedule_s: tuple[float, ...] = RESEND_SCHEDULE_S
 
 
@@ -185,7 +185,7 @@ Happened = Event | Diverged | Resolved
 
 
 class StreamCondition(enum.StrEnum):
-    """How a stream stands, in the original's words."""
+    """The state of a stream, in the original's words."""
 
     INACTIVE = "inactive"
     WAITING = "waiting"

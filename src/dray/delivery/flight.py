@@ -22,7 +22,7 @@ class Flight:
         self.bytes = 0
 
     def __len__(self) -> int:
-        """How many messages are in flight."""
+        """The number of messages in flight."""
         return len(self.messages)
 
     @property

@@ -1,4 +1,4 @@
-"""How many bytes of messages one frame holds: about what the line carries in a tenth of a second.
+"""The bytes of messages that one frame holds: about what the line carries in a tenth of a second.
 
 The messages of one frame become visible together, when all of it has come. On a slow line, or one
 that stalls, a long frame would hold all of them back. Short frames cost time at both ends, so a

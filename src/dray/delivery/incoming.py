@@ -64,7 +64,7 @@ class _Visits:
 
 
 class Acceptance(NamedTuple):
-    """How a message stands to what was accepted last, and whether it may enter."""
+    """The place of a message after the last one accepted, and whether it may enter."""
 
     sequence: str
     number: str

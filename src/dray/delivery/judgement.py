@@ -30,7 +30,7 @@ from dray.delivery.sequences import numbers_are_lookup_ids
 
 
 class IncarnationMark(NamedTuple):
-    """How far a stream had come when an incarnation of its store began. `last` is a lookup id."""
+    """The end of a stream when an incarnation of its store began. `last` is a lookup id."""
 
     incarnation: int
     last: int
@@ -39,7 +39,7 @@ class IncarnationMark(NamedTuple):
 
 
 class Standing(enum.Enum):
-    """How a peer's position stands to the past of this store."""
+    """The relation of a peer's position to the past of this store."""
 
     FITS = enum.auto()
     OLDER_COPY = enum.auto()
@@ -47,7 +47,7 @@ class Standing(enum.Enum):
 
 
 class Judgement(NamedTuple):
-    """How it stands, and the lookup id up to which an older copy is certain to be delivered."""
+    """The relation, and the lookup id up to which an older copy is certain to be delivered."""
 
     standing: Standing
     delivered: int = 0
@@ -135,6 +135,6 @@ def _is_known(
 
 
 def _mark_of(incarnation: int, marks: Sequence[IncarnationMark]) -> IncarnationMark:
-    """How far the stream had come when an incarnation began; nowhere if it had carried nothing."""
+    """The end of the stream when an incarnation began; nowhere if it had carried nothing."""
     earlier = [each for each in marks if each.incarnation <= incarnation]
     return earlier[-1] if earlier else IncarnationMark(incarnation, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Which past a store has: its incarnations in order, and where the pasts of two copies part.
+"""The past of a store: its incarnations in order, and where the pasts of two copies part.
 
 Every start of a queue manager over its store begins an *incarnation*, durably, before it says a
 word. An incarnation's number is the ordinal of the start above a random half, so two copies of one

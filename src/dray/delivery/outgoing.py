@@ -151,7 +151,7 @@ class OutgoingStream(Conversation):
 
     @property
     def condition(self) -> StreamCondition:
-        """How the stream stands, for QueueInfo."""
+        """The state of the stream, for QueueInfo."""
         if self._paused:
             return StreamCondition.ON_HOLD
         if self.divergence is not None:

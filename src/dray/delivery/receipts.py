@@ -29,11 +29,11 @@ _ID_BYTES: Final = 16
 _SAID = struct.Struct(">16sQQQ")
 _SEAL_BYTES: Final = RECEIPT_BYTES - _SAID.size
 _AGE_AT: Final = 24
-"""Where the number of facts begins."""
+"""The offset at which the number of facts begins."""
 
 
 class Receipt(NamedTuple):
-    """How many facts a store held in an incarnation, and when it was restored last."""
+    """The number of facts that a store held in an incarnation, and its last restore."""
 
     incarnation: int
     age: int

@@ -63,7 +63,7 @@ _POLL_S_MIN = 0.1
 
 
 class Sent(NamedTuple):
-    """How many files and bytes a call of `send` or `watch` has sent."""
+    """The number of files and bytes that a call of `send` or `watch` has sent."""
 
     files: int
     bytes: int
@@ -236,7 +236,7 @@ def watch(
 
 
 def _pace(settle: float, poll: float | None, *, walked: bool) -> Pace:
-    """How long a watcher waits for what."""
+    """The times that a watcher waits."""
     if poll is None:
         return Pace(settle, max(settle, _POLL_S_MIN) if walked else None)
     return Pace(settle, poll)

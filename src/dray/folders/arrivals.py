@@ -1,4 +1,4 @@
-"""Which files of a watched folder have arrived, as the acknowledgments of their messages say.
+"""The files of a watched folder that have arrived, by the acknowledgments of their messages.
 
 The acknowledgments come to a queue of their own, whose name is in the ledger. They leave it only
 after the ledger has noted them, so no kill loses one.

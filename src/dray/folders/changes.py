@@ -128,7 +128,7 @@ class FolderObserver:
 
 
 def _watches() -> int:
-    """How many folders the kernel watches for this process."""
+    """The number of folders that the kernel watches for this process."""
     count = 0
     for each in _DESCRIPTORS.iterdir():
         # Another thread may have closed it just now.

@@ -55,7 +55,7 @@ class PlacedBody(NamedTuple):
 
     path: str
     local: Path | None
-    """Where a command finds it."""
+    """The path at which a command finds it."""
     close: Callable[[bool], object]
     """Called with whether the message is received for good."""
     skipped: str = ""

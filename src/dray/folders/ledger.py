@@ -1,4 +1,4 @@
-"""Which files of a folder were sent: a ledger on disk that knows more than any crash can undo.
+"""The files of a folder that were sent: a ledger on disk that knows more than a crash can undo.
 
 One row for each file that was sent, with its size, time and inode; and before each commit, one row
 for each file in it, with the id of the transaction. A program that starts asks the queue manager

@@ -1,4 +1,4 @@
-"""Which files of a folder are taken: include and exclude patterns, with rclone's meaning.
+"""The files of a folder that are taken: include and exclude patterns, with rclone's meaning.
 
 `*` matches within a name, `**` across names, `?` one character, `[a-z]` one of a class, `{a,b}` one
 of several, and `{{...}}` holds a regular expression. A backslash takes the next character as it is.

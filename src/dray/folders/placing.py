@@ -46,7 +46,7 @@ class Item(NamedTuple):
     otherwise: str
     """A name for it if the label gives none."""
     transaction_id: str
-    """Which transaction receives it; empty if none does."""
+    """The transaction that receives it; empty if none does."""
     write: Callable[[Path], object]
     """Writes the body into a new file."""
     is_body: Callable[[Path], bool]

@@ -1,4 +1,4 @@
-"""Which files were received into a tree: from which source, which version, and where it stands.
+"""The files that were received into a tree: their source, their version, and their place in it.
 
 One row for each path of each source, in SQLite, and one for each message that has no path; and
 before a file gets its name, one row that says which file is going to have it. A receiver that

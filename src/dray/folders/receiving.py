@@ -35,7 +35,7 @@ _OPEN_AT_ONCE: Final = 512
 
 
 class Received(NamedTuple):
-    """How many files and bytes a call of `receive` has received, and how many messages failed."""
+    """The number of files and bytes that one `receive` has received, and of failed messages."""
 
     files: int
     bytes: int
@@ -151,7 +151,7 @@ def _words_of(
 
 
 def _together(workers: int) -> int:
-    """How many messages a worker takes by one request."""
+    """The number of messages that a worker takes by one request."""
     return min(LARGE_TAKEN_MAX, max(1, _OPEN_AT_ONCE // max(1, workers)))
 
 

@@ -49,7 +49,7 @@ TRANSACTIONS_AT_ONCE: Final = 32
 BYTES_AT_ONCE: Final = 64 * MIB
 """Bytes staged before a commit; one file may be longer."""
 _CLEAR_AGAIN_S: Final = 60.0
-"""How often a file that cannot be removed is tried again: somebody has to mend that first."""
+"""The interval of tries to remove a file: somebody has to mend the cause first."""
 
 
 InDoubtFiles = Literal["sent", "send"]

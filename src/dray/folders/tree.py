@@ -54,7 +54,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Which files of a folder are sent."""
+    """The files of a folder that are sent."""
 
     patterns: Patterns = field(default_factory=Patterns)
     hidden: bool = False
@@ -119,7 +119,7 @@ class Tree:
         """Folders of Dray's own, relative to the folder."""
 
     def identity(self) -> tuple[int, int] | None:
-        """Which folder stands there now; None if there is none."""
+        """The folder that stands there now; None if there is none."""
         try:
             found = self.root.stat()
         except OSError:

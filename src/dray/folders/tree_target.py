@@ -381,7 +381,7 @@ def _sync_share(bodies: Sequence[_WrittenBody]) -> dict[int, OSError]:
 
 
 class _Place(NamedTuple):
-    """Where a body is going to stand."""
+    """The place in which a body is going to stand."""
 
     body: _WrittenBody
     folder: int

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 WALK_AGAIN_S: Final = 300.0
-"""How often the whole folder is walked although the kernel tells of changes."""
+"""The interval of walks through the whole folder although the kernel tells of changes."""
 _PORTION: Final = 1_000
 """Files of a walk between two looks at what the kernel tells."""
 _SETTLING_MAX: Final = 20_000
@@ -41,15 +41,15 @@ _SETTLING_MAX: Final = 20_000
 _BACKOFF_S: Final = (0.2, 30.0)
 """The first and the longest pause while the queue manager is away."""
 _LISTEN_S: Final = 0.5
-"""How long it may take until somebody who sets `stop` is heard."""
+"""The longest time until somebody who sets `stop` is heard."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a watcher waits for what."""
+    """The times that a watcher waits."""
 
     settle_s: float = 2.0
-    """How long a file that a walk found keeps still before it is sent."""
+    """The time for which a file that a walk found is unchanged before it is sent."""
     poll_s: float | None = None
     """Walk the folder this often, and do not ask the kernel; for network file systems."""
 

@@ -1,4 +1,4 @@
-"""Which digests of a whole large message there are; header and trailer name theirs.
+"""The digests of a whole large message; header and trailer name theirs.
 
 BLAKE3 is the default: it is as strong as SHA-256, five times as fast on one core, and slows no copy
 down. SHA-256, which every other program knows, is a choice of the queue or of the send. Both have
@@ -42,7 +42,7 @@ class Digest(Protocol):
 DIGESTS: Final[Mapping[str, Callable[[], Digest]]] = MappingProxyType(
     {BLAKE3: blake3, SHA256: hashlib.sha256}
 )
-"""How to begin one, by its kind."""
+"""The function that begins each kind."""
 
 
 QUICK: Final = frozenset({BLAKE3})

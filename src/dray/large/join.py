@@ -1,4 +1,4 @@
-"""Which large messages of a queue are in flight, whole or holed: kept as parts come and go.
+"""The large messages of a queue that are in flight, whole or holed: kept as parts come and go.
 
 Parts of one large message carry its *sequence* (the number of the header's message) and come in
 order (S2-4), so each either continues its assembly or proves a hole. Nothing waits for a clock: a
@@ -185,7 +185,7 @@ class LargeParts:
         self._open: dict[int, dict[SequenceKey, Assembly]] = {}
 
     def __len__(self) -> int:
-        """How many large messages there are."""
+        """The number of large messages."""
         return len(self._assemblies)
 
     def __iter__(self) -> Iterator[Assembly]:

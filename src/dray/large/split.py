@@ -151,9 +151,9 @@ class Split:
         )
         self._fragment_mark = PartMark(Part.FRAGMENT, sequence)
         self.count = 0
-        """How many fragments there were so far."""
+        """The number of fragments so far."""
         self.size = 0
-        """How many bytes the fragments had so far."""
+        """The bytes of the fragments so far."""
 
     def header(self, size: int = SIZE_UNKNOWN) -> PartMessage:
         """The first part. Acknowledgments are asked for by the trailer, when all has come."""
@@ -179,7 +179,7 @@ class Split:
         return self._trailer(self.count, self.size, digest)
 
     def fragments_of(self, size: int) -> int:
-        """How many fragments a body of `size` bytes has; an empty one has one."""
+        """The number of fragments of a body of `size` bytes; an empty one has one."""
         return max(1, -(-size // self._fragment_size))
 
     def room_for(self, size: int) -> RoomNeeded:

@@ -1,4 +1,4 @@
-"""Which room decides about a frame, and what it is handed for that.
+"""The room that decides about each frame, and what it is handed for that.
 
 The state that belongs to one subject (transactions, links, streams, ...) lives in an object of its
 own. They are made here, once for each manager, and each room gets those that it works with. The

@@ -108,7 +108,7 @@ Event = (
 
 
 class Into(NamedTuple):
-    """Where in a lent file an extent goes: all of it but its first bytes, which are answered."""
+    """The place of an extent in a lent file: all of it but its first bytes, which are answered."""
 
     at: int
     before: int
@@ -189,7 +189,7 @@ Effect = Answer | CloseSession | CallerProven | Dial | HangUp | LinkSend | Calle
 
 
 class ManagerConfig(msgspec.Struct, kw_only=True):
-    """How a manager behaves. Times in seconds, sizes in bytes; None is no limit.
+    """The options of a manager. Times in seconds, sizes in bytes; None is no limit.
 
     `key` is drawn at random, and `manager_id` the id that comes of it (`delivery/keys.py`); both
     and `name` are for a new store, an old one knows its own. `incarnation` is random, and

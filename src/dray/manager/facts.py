@@ -28,7 +28,7 @@ class Confirmation(msgspec.Struct, array_like=True, frozen=True):
     origin: str = ""
     """The origin of the message; empty if it is the source itself."""
     hops: int = 0
-    """How many managers have told it on."""
+    """The number of managers that have told it on."""
     sequence: int = 0
     """For a part of a large message: the number of its header, by which its sender knows it."""
 
@@ -266,7 +266,7 @@ class SourceMet(Fact, frozen=True, tag=16):
 
 
 class PeerMet(Fact, frozen=True, tag=17):
-    """Which manager answers at an address, by which certificate, and when we last sent to it."""
+    """The manager that answers at an address, its certificate, and when we last sent to it."""
 
     host: str
     port: int

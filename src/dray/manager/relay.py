@@ -44,19 +44,19 @@ class Meter:
 
 
 class Relay:
-    """Which session has which box, and over which links boxes are reached. Volatile."""
+    """The session that has each box, and the links over which boxes are reached. Volatile."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self._owners: dict[str, tuple[Session, Peer | None, str]] = {}
         """By box: who has it, and the peer and queue under which it is attached further on."""
         self._owned: Amounts[str] = Amounts()
-        """How many boxes each caller has."""
+        """The number of boxes of each caller."""
         self._sessions: dict[int, Meter] = {}
         self._links: dict[Peer, Meter] = {}
         """Links that are up."""
         self.leading: Amounts[Peer] = Amounts()
-        """How many boxes are attached over each link."""
+        """The number of boxes attached over each link."""
 
     def wants(self, peer: Peer) -> bool:
         """Whether a link to that peer is needed."""

@@ -43,7 +43,7 @@ class Session:
         self.waiting_at: dict[int, None] = {}
         """Queues, by number, at which a receive waited, and perhaps still waits."""
         self.told: dict[int, int] = {}
-        """How far the source of each stream was told of its messages on this connection."""
+        """The last message of each stream that its source was told of on this connection."""
         self.opened: set[int] = set()
         """Sub-queues, by number, that were opened on it."""
         self.ended: set[int] = set()
@@ -105,7 +105,7 @@ class WaitingReceives:
         return iter(self.places)
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of those that wait."""
         return len(self.places)
 
     @property
@@ -139,7 +139,7 @@ class WaitingReceives:
                 del self._by_id[kind]
 
     def count_of(self, place: str) -> int:
-        """How many wait of one caller."""
+        """The number of those of one caller that wait."""
         return self._of_place[place]
 
     def that_may_take(self, arrived: Mapping[IdKind, set[int] | None]) -> list[Waiter]:

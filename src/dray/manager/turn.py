@@ -168,7 +168,7 @@ class QueueManager:
         return self._context.state.name
 
     def hello(self, peer: Peer) -> frames.Hello:
-        """How this manager begins a conversation with another one, on a new connection."""
+        """The Hello with which this manager begins on a new connection to another one."""
         return self._subjects.links.hello(peer)
 
     def snapshot(self) -> Snapshots:

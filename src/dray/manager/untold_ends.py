@@ -27,7 +27,7 @@ class UntoldEnds:
     def __init__(self) -> None:
         self._counts: dict[StreamKey, dict[tuple[int, str, int], int]] = {}
         self._streams_of: Amounts[str] = Amounts()
-        """How many streams of each source are among them."""
+        """The number of streams of each source among them."""
         self.due: dict[StreamKey, None] = {}
         """Streams whose sources may be told."""
         self._not_before = 0.0

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 ANSWER_S: Final = 5.0
 """A queue manager that has not answered by then is not well."""
 LISTED_S: Final = 30.0
-"""How long a list of all queues may take: 100,000 took 2 s, and 7 s on a busy machine."""
+"""The time that a list of all queues may take: 100,000 took 2 s, and 7 s on a busy machine."""
 _REQUEST_S: Final = 10.0
 """A caller that has not said what it wants by then is hung up on."""
 _AT_ONCE_MAX: Final = 16

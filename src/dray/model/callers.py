@@ -43,7 +43,7 @@ class Caller(NamedTuple):
 
 
 class Credential(NamedTuple):
-    """How a program says in its first frame who it is; with neither, the connection tells it."""
+    """The proof of a program in its first frame; without one, the connection tells who it is."""
 
     token: str = ""
     caller: str = ""

@@ -36,7 +36,7 @@ class MessageClass(enum.IntEnum):
 
 
 class Acknowledge(enum.IntFlag):
-    """Which acknowledgment messages the sender asks for (semantics 1.6)."""
+    """The acknowledgment messages that the sender asks for (semantics 1.6)."""
 
     NONE = 0
     POSITIVE_ARRIVAL = 1
@@ -48,7 +48,7 @@ class Acknowledge(enum.IntFlag):
 
 
 class TransactionStatus(enum.StrEnum):
-    """Where a transaction stands."""
+    """The state of a transaction."""
 
     PENDING = "pending"
     PREPARED = "prepared"

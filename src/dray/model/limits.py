@@ -49,7 +49,7 @@ transaction of them is small for its receiver. A large message counts as one."""
 RANGE_RUNS_MAX: Final = 8_192
 """Steps of one measurement of a queue: 2 million messages in pages, and some 50 ms of a turn."""
 RANGE_LIMITS_TIMES: Final = 4
-"""How far beyond its limits a measured range goes to end where all transactions are closed: a batch
+"""A measured range passes its limits by this factor, to end where no transaction is open: a batch
 may be four times as large as was asked for, and no larger."""
 RANGE_PIECES_MAX: Final = 4_096
 """Tasks that one range of a queue is cut into, at most: a cluster has fewer at work."""
@@ -100,7 +100,7 @@ QUOTA_BYTES_DEFAULT: Final = 8 * GIB
 LOW_WATER_BYTES: Final = 64 * MIB
 """Free disk that new messages must leave: the log and two checkpoints of a million messages."""
 ROOM_LOOK_S: Final = 2.0
-"""How often a full disk is looked at while a source waits for room on it."""
+"""The interval at which a full disk is looked at while a source waits for room on it."""
 STREAMS_PER_PEER_MAX: Final = 10_000
 """Streams of one queue manager, each an outgoing queue there: 300 bytes each, for ever."""
 PEERS_MET_MAX: Final = 10_000
@@ -114,7 +114,7 @@ NUMBERS_LEASED: Final = 1 << 20
 EXPRESS_POSITIONS_RESERVED: Final = 4096
 """Positions that a queue sets aside for express messages by one fact, of 63 bits."""
 TRANSACTIONS_REMEMBERED: Final = 65_536
-"""How many committed transactions `outcome` can still vouch for."""
+"""The number of committed transactions that `outcome` can still vouch for."""
 TRANSACTION_OPERATIONS_MAX: Final = 4_000_000
 """Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction. All
 open transactions of a caller other than the owner together have no more."""
@@ -207,7 +207,7 @@ LINK_WINDOW_BYTES: Final = 64 * MIB
 """Unacknowledged bytes between two managers: 100 MB/s at 100 ms wants 10 MB, a disk beside it that
 takes 50 ms for a sync 15 MB; 64 MiB let 300 MB/s through such a line (docs/decisions/0095)."""
 FRAME_BYTES_UNTRIED: Final = 256 * KIB
-"""How much a frame between managers holds, unless one message is longer, before the line has shown
+"""The bytes of a frame between managers, unless one message is longer, before the line has shown
 that it is fast. A line that stalls holds back no more."""
 FRAME_LINE_S: Final = 0.1
 """A frame holds what the line carries in that time: 4 MiB at 42 MB/s and above, and the least below
@@ -276,7 +276,7 @@ RECONNECT_DELAY_S: Final = 5.0
 TRANSFER_WINDOW: Final = 50
 """Fragments under way by default; of 1 MiB each, 500 MB/s at 100 ms."""
 TRANSFER_REQUEST_TIMEOUT_S: Final = 30.0
-"""How long consumers may ask for an offer that says nothing else of it (S1-2)."""
+"""Consumers may ask for an offer for this time, unless it says another (S1-2)."""
 TRANSFER_FRAGMENT_BYTES_MAX: Final = FRAME_BODY_BYTES_MAX
 """A fragment of a file transfer travels in one frame."""
 TRANSFER_FRAGMENTS_MAX: Final = 1 << 26

@@ -17,7 +17,7 @@ class Places(Generic[_Held]):
         self._held: dict[str, dict[_Held, None]] = {}
 
     def __len__(self) -> int:
-        """How many things all callers hold."""
+        """The number of things that all callers hold."""
         return len(self._places)
 
     def __contains__(self, held: _Held) -> bool:
@@ -33,7 +33,7 @@ class Places(Generic[_Held]):
         return self._places.get(held)
 
     def count(self, place: str) -> int:
-        """How many things one caller holds."""
+        """The number of things that one caller holds."""
         return len(self._held.get(place, ()))
 
     def add(self, held: _Held, place: str) -> None:
@@ -69,7 +69,7 @@ class Places(Generic[_Held]):
 
 
 class Amounts(Counter[_Held]):
-    """How many each holder has, of bytes or of anything; one that has none is forgotten."""
+    """The amount that each holder has, of bytes or of anything; one that has none is forgotten."""
 
     def add(self, holder: _Held, more: int) -> None:
         """Count so many more, or fewer if negative."""

@@ -1,4 +1,4 @@
-"""Which systems run what: a client runs on any system with POSIX files, a queue manager on Linux.
+"""The systems that run Dray: clients on any with POSIX files, queue managers on Linux.
 
 A queue manager's promises rest on calls that Linux has: fdatasync, O_DIRECT, sendfile, OFD locks.
 """

@@ -59,7 +59,7 @@ class DeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
     remote_queue: str
     link: str
     routed_now: str = ""
-    """Where `routes` lead by now, if the queue was made with another route, which it keeps."""
+    """The destination in `routes`, if the queue was made with another route, which it keeps."""
     next_attempt: float | None = None
     history: list[LinkChange] = []
     sequence_id: int = 0

@@ -19,7 +19,7 @@ class Rates(NamedTuple):
 
 
 def span_of_looks(seconds: float, uptime: float) -> float:
-    """How long the time between two looks counts for rates: not if the queue manager has started.
+    """The time between two looks, as it counts for rates: not if the queue manager has started.
 
     A start goes on behind the block of positions that express messages had, so that positions jump.
     """

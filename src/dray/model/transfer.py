@@ -12,7 +12,7 @@ AUTOMATIC: Final = "auto"
 
 
 class TransferState(enum.StrEnum):
-    """Where an offer, or one consumer's copy of it, stands; see docs/explanation/transfer.md."""
+    """The state of an offer, or of one consumer's copy of it; see docs/explanation/transfer.md."""
 
     DISCOVERING = "discovering"
     SENDING = "sending"

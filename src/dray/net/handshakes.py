@@ -15,7 +15,7 @@ HANDSHAKES_PER_HOST_MAX: Final = 500
 """The same for one address, behind which a cluster may be that starts at once. So one machine shuts
 out no other."""
 HANDSHAKE_S: Final = 10.0
-"""How long the other end may take for one: later than that it speaks no TLS."""
+"""The longest handshake: an end that takes longer speaks no TLS."""
 
 
 class BoundedHandshakes:
@@ -25,7 +25,7 @@ class BoundedHandshakes:
         self._tasks: Places[asyncio.Task[None]] = Places()
 
     def __len__(self) -> int:
-        """How many are under way."""
+        """The number of handshakes under way."""
         return len(self._tasks)
 
     def begin(

@@ -127,7 +127,7 @@ def _check_places(disk: ReadOnlyDisk, report: CheckReport) -> None:
 
 
 def _instead_of(name: str, seen: Sight, then: str) -> str:
-    """How a start replaces a checkpoint file or a map."""
+    """Say which file a start uses instead of a checkpoint file or a map."""
     pair = next((pair for pair in PAIRS if name in pair), ())
     whole = [other for other in pair if seen.states[other] is CheckpointState.VALID]
     if not pair:

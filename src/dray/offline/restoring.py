@@ -68,7 +68,7 @@ def restore(
 
 
 class _Making(NamedTuple):
-    """How a data directory is made."""
+    """The parameters of the making of a data directory."""
 
     now_us: int
     told: Told

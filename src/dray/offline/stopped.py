@@ -37,7 +37,7 @@ class Offline:
         self.doubts: list[str] = []
         """Sentences about the bytes that the next start will cut off at the end of the log."""
         self.disagreements: list[Disagreement] = []
-        """Where the map of live blocks says otherwise than the state."""
+        """The blocks for which the map of live blocks and the state differ."""
         self.aside: frozenset[Extent] = frozenset()
         """Records that cannot be read at all: a start puts them into quarantine."""
         self.unused_maps: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ class ChainReport(NamedTuple):
 
 
 BEGINNING: Final = ChainHead(0, ORIGIN)
-"""Where a chain begins."""
+"""The head with which a chain begins."""
 _Entry = TypeVar("_Entry", bound=msgspec.Struct)
 
 
@@ -152,7 +152,7 @@ class ChainedFile:
         keep_from_children(self)
         self.head = head
         self.cut_bytes: int
-        """How much of an unfinished entry was cut off; the owner tells of it in an entry."""
+        """The bytes of an unfinished entry that were cut off; the owner tells of it in an entry."""
         try:
             self._open()
             self._find_head()

@@ -46,7 +46,7 @@ class StoreCheckpoints:
         """Whether one takes so long to write that large copies should not bring it nearer."""
         self._follow()
         self.written = 0
-        """How many were written since the store was opened."""
+        """The number written since the store was opened."""
 
     @property
     def under_way(self) -> bool:

@@ -16,6 +16,6 @@ class StoreCounters(NamedTuple):
     heap_files: int
     free_heap_files: int
     express_memory: int
-    """How many bytes of express messages stay in memory."""
+    """The most bytes of express messages that stay in memory."""
     express_in_memory: int
-    """How many are there now."""
+    """The bytes of express messages that are there now."""

@@ -1,4 +1,4 @@
-"""Where the store of a data directory is, when it is not simply here.
+"""The place of the store of a data directory, when it is not simply here.
 
 Two small files beside the storage folder say so while `dray storage move` is at work and after it:
 

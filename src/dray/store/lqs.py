@@ -276,7 +276,7 @@ class QueueFiles:
         # Held while the disk is at work; stating a change never waits for that.
         self._flushing = threading.Lock()
         self.stated = 0
-        """How many changes were stated so far."""
+        """The number of changes stated so far."""
         self._waiting: dict[str, _QueueFileChange] = {}
         self.refused: StoreFull | None = None
         """Why the last flush left something waiting."""
@@ -298,7 +298,7 @@ class QueueFiles:
 
     @property
     def unwritten(self) -> int:
-        """How many files the next syncs write; 0 while the disk has no room for any."""
+        """The number of files that the next syncs write; 0 while the disk has no room for any."""
         return 0 if self.refused is not None else len(self._waiting)
 
     def flush(self, upto: int) -> None:

@@ -54,7 +54,7 @@ class FileMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Where a storage folder is."""
+    """The path, the device and the inode of a storage folder."""
 
     path: str
     device: int
@@ -88,7 +88,7 @@ def is_own_name(name: str) -> bool:
 
 
 def identity_of(data: Path) -> Identity:
-    """Where the storage folder of a data directory is now."""
+    """The present place of the storage folder of a data directory."""
     folder = (data / FOLDER_NAME).resolve()
     status = folder.stat()
     return Identity(name_as_text(str(folder)), status.st_dev, status.st_ino)
@@ -160,7 +160,7 @@ def check_not_emptied(now: Mapping[str, FileMark]) -> None:
 
 
 def was_moved(before: Identity, now: Identity) -> str:
-    """How a folder came to be elsewhere than it was, or nothing if it is where it was."""
+    """The reason why a folder is elsewhere than it was; nothing if it is where it was."""
     if before.path == now.path and before.inode == now.inode:
         # Numbers of devices change from boot to boot; an inode stays.
         return ""

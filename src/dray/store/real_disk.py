@@ -335,7 +335,7 @@ class RealDisk(StoreFolder):
         return status.f_bavail * status.f_frsize
 
     def size_bytes(self) -> int:
-        """How large the file system is."""
+        """The size of the file system in bytes."""
         status = self._status()
         return status.f_blocks * status.f_frsize
 

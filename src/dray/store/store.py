@@ -146,7 +146,7 @@ class Store:
         self._releases.add(extent)
 
     def free_bytes(self, *, anew: bool = True) -> int:
-        """How many more bytes of payload the disk has room for, with the empty heap files.
+        """The bytes of payload that the disk still has room for, with the empty heap files.
 
         If not `anew`, the disk is looked at once a group, and what was placed since is taken off.
         """
@@ -163,7 +163,7 @@ class Store:
 
     @property
     def group_bytes_max(self) -> int:
-        """How many bytes of facts one group can hold; each fact costs four bytes more."""
+        """The bytes of facts that one group can hold; each fact costs four bytes more."""
         return self._log.group_bytes_max(len(self._heap.dirty))
 
     # ------------------------------------------------------------------------------- syncing
@@ -234,7 +234,7 @@ class Store:
 
     @property
     def handed_out_bytes(self) -> int:
-        """How many unsynced bytes the files had that a `flush_hint` gave."""
+        """The unsynced bytes of the files that a `flush_hint` gave."""
         return sum(each.position - each.start for each in self._handed_out.values())
 
     @property

@@ -37,7 +37,7 @@ class Sync:
         self.reached = reached
         self._has_heap_half = bool(captures) or reached.new_names
         self.heap_bytes = 0
-        """How many heap bytes this makes durable."""
+        """The heap bytes that this makes durable."""
         for each in captures:
             self.heap_bytes += each.position - each.start
         self.done = False

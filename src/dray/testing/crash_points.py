@@ -60,7 +60,7 @@ class CrashPoint(NamedTuple):
 
     @property
     def changes(self) -> int:
-        """How many changes are not synced."""
+        """The number of changes that are not synced."""
         return len(self.unsynced_names) + sum(len(each.unsynced) for each in self.pictures)
 
     @property

@@ -286,7 +286,7 @@ class SimDisk:
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
 
     def admit_write(self, name: str, size: int, growth: int) -> tuple[int, Exception | None]:
-        """How many bytes of a write reach the file, and the error to raise then."""
+        """The bytes of a write that reach the file, and the error to raise then."""
         self.check_alive()
         self._write_fault -= 1
         if self._write_fault == 0:

@@ -37,7 +37,7 @@ CONFIG = events.ManagerConfig(
 
 
 class Sizes(NamedTuple):
-    """How small the files of a simulated store are: the smaller, the sooner everything happens."""
+    """The sizes of the files of a simulated store: the smaller, the sooner everything happens."""
 
     heap_file_bytes: int = 16 << 10
     log_bytes: int = 24 << 10

@@ -119,7 +119,7 @@ def _torn(offset: int, data: bytes, rng: Random) -> Iterator[Change]:
 
 
 def some_sectors(offset: int, length: int, rng: Random) -> Iterator[tuple[int, int]]:
-    """Which pieces of a write at `offset` a tear leaves: start and stop in it, by whole sectors."""
+    """The pieces of a write at `offset` left by a tear: start and stop in it, by whole sectors."""
     start = 0
     while start < length:
         stop = min(length, start + SECTOR - (offset + start) % SECTOR)

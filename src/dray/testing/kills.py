@@ -122,7 +122,7 @@ class KillLoop:
             # Nobody was told that it was committed, and its commit was not asked for.
             attempt = None
         finally:
-            # Where nobody could connect it was never started.
+            # It was never started if nobody could connect.
             if killer.ident is not None:
                 killer.join()
         if attempt is not None:

@@ -52,7 +52,7 @@ class ManagerProcess:
 
     @property
     def url(self) -> str:
-        """Where it listens; raises `Misuse` before the first start, which chooses the port."""
+        """Its address; raises `Misuse` before the first start, which chooses the port."""
         if not self.port:
             raise self._not_started()
         return f"dray://127.0.0.1:{self.port}"

@@ -49,7 +49,7 @@ class Frozen(NamedTuple):
     queues: dict[str, tuple[tuple[int, int, Key], ...]]
     """Messages by queue, each with what it sorts by: priority rank, and order of arrival."""
     admitted: dict[str, int]
-    """How many messages ever joined each queue: the next one's position is one higher."""
+    """The number of messages that ever joined each queue: the next one's position is one higher."""
     accepted: dict[int, tuple[int, int]]
     """Sequence id and number up to which each incoming stream was accepted."""
     leased: int
@@ -61,7 +61,7 @@ class Frozen(NamedTuple):
     batches: dict[str, dict[int, tuple[bytes, int]]]
     """Digest and transaction of the last two batches of each query, by batch id."""
     heard: int
-    """How many of the peer's confirmations were acted upon."""
+    """The number of the peer's confirmations that were acted upon."""
     classes: dict[tuple[str, Key], int]
     """The class of each message, by queue, that is not an ordinary one: what became of it."""
     quotas: dict[str, int | None]

@@ -23,7 +23,7 @@ from dray.wire.stream import Frame
 
 STREAM, SEQUENCE = 77, 1_700_000_000 << 32
 REPEATS, CONFIRMS = 0.2, 0.5
-"""How often it says something twice, and tells what became of a message."""
+"""The chances that it says something twice, and tells what became of a message."""
 
 
 class StoragePeer:

@@ -19,7 +19,7 @@ from dray.testing.storage_records import Letters
 from dray.wire import batch_frames
 
 STAGES_NEW, COMMITS_AGAIN, NAMED = 0.8, 0.2, 0.7
-"""How often a task is of a new batch, a driver commits again, and it has the word of a task."""
+"""Chances that a task is of a new batch, a driver commits again, and it has the word of a task."""
 QUERIES = ("one query", "another query")
 
 

@@ -27,7 +27,7 @@ class Recording:
     """Behind how many operations the peer has made each of its confirmations in this run."""
 
     def told_at(self, done: int) -> int:
-        """How many confirmations the peer had made behind so many operations."""
+        """The number of confirmations that the peer had made behind so many operations."""
         before = len(self.known.told) - len(self.told)
         return before + sum(1 for at in self.told if at <= done)
 

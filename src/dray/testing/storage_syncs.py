@@ -18,7 +18,7 @@ from dray.testing.storage_peer import StoragePeer
 from dray.testing.storage_recording import BEGUN, ENDED, Recording
 
 CHECKPOINTS, SYNCS_END, CHECKPOINTS_END, FLUSHES = 0.08, 0.8, 0.4, 0.5
-"""How often in a turn a checkpoint begins, and what is under way ends."""
+"""The chances in a turn that a checkpoint begins, and that what is under way ends."""
 
 
 class StoreSyncs:

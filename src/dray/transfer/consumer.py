@@ -120,7 +120,7 @@ class Consumer(Fetch):
 
     @property
     def state(self) -> TransferState:
-        """How the transfer stands here."""
+        """The state of the transfer here."""
         return _STATES[self.stage]
 
     def handle(self, event: ConsumerEvent | Said, now: float) -> list[ConsumerEffect]:

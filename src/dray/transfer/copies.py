@@ -51,7 +51,7 @@ _Occasion = ConsumerSaid | AtProducer
 
 
 class CopyState(enum.Enum):
-    """How far one consumer has come."""
+    """The progress of one consumer."""
 
     NEW = enum.auto()
     """It has not joined."""
@@ -99,7 +99,7 @@ class ConsumerCopy(Machine[CopyState, _Occasion, ProducerEffect]):
 
     @property
     def state(self) -> TransferState:
-        """How the copy stands, for those who look."""
+        """The state of the copy, for those who look."""
         if self.stage is CopyState.SENDING and not self.window.has_room:
             return TransferState.WAITING
         return _STATES[self.stage]

@@ -1,4 +1,4 @@
-"""Which consumers may join an offer, and until when the offer is open (S1-1, S1-2, R110, R111).
+"""The consumers that may join an offer, and the time for which it is open (S1-1, S1-2, R110, R111).
 
 To one: the first handshake closes it. To many: it stays open for the whole of `request_timeout`, or
 without one until the offer is cancelled. A consumer that joined before may always come back.

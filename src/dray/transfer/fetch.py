@@ -52,11 +52,11 @@ _ACKS_PER_WINDOW = 4
 _ACK_BYTES = 2 * MIB
 """On the way through queue managers less than a window is under way."""
 _SPOILED_MAX = 2
-"""How often a file whose digest does not fit is fetched anew."""
+"""The most times that a file whose digest does not fit is fetched anew."""
 
 
 class ConsumerState(enum.Enum):
-    """How far the consumer has come."""
+    """The progress of the consumer."""
 
     IDLE = enum.auto()
     HANDSHAKE = enum.auto()

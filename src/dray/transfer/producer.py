@@ -60,7 +60,7 @@ class Producer:
 
     @property
     def state(self) -> TransferState:
-        """How the offer as a whole stands."""
+        """The state of the offer as a whole."""
         if self._offer.ended is not None:
             return self._offer.ended
         states = [copy.state for copy in self.copies.values()]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 
 class Window:
-    """Which fragments are under way to one consumer."""
+    """The fragments under way to one consumer."""
 
     def __init__(self, size: int, count: int, start: int = 0) -> None:
         """Begin at fragment `start` of `count`; at most `size` may be unacknowledged."""

@@ -62,7 +62,7 @@ class About(msgspec.Struct, array_like=True, frozen=True):
 
 
 class End(msgspec.Struct, array_like=True, frozen=True):
-    """How many pieces there were before, and the SHA-256 of all of it."""
+    """The number of pieces before, and the SHA-256 of all of it."""
 
     pieces: int
     sha256: bytes

@@ -51,7 +51,7 @@ class CutFrames:
 
     @property
     def progress(self) -> float:
-        """How much is there of the frame of which least is there; 1 if none is under way."""
+        """The part that is there of the frame of which least is there; 1 if none is under way."""
         return min((cut.have / len(cut.body) for cut in self._open.values() if cut.body), default=1)
 
     def begin(
@@ -76,12 +76,12 @@ class CutFrames:
         return header.body_bytes
 
     def has_memory(self, channel: int, body: memoryview) -> None:
-        """Where the body of the frame that has just begun goes."""
+        """The buffer for the body of the frame that has just begun."""
         self._open[channel].body = body
         self.held_bytes += bytes_under(body)
 
     def room(self, channel: int, size: int) -> memoryview:
-        """Where the next `size` bytes go. Raises `ProtocolError` if none are expected."""
+        """The buffer for the next `size` bytes. Raises `ProtocolError` if none are expected."""
         cut = self._open.get(channel)
         if cut is None:
             raise ProtocolError(f"a piece came on channel {channel}, where no frame was cut")

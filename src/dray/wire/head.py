@@ -23,7 +23,7 @@ MissingPart = Annotated[list[int], RANGE] | str
 MissingParts = Annotated[list[MissingPart], msgspec.Meta(max_length=HOLES_NAMED_MAX)]
 """The missing parts that one frame between managers may name."""
 Receipt = Annotated[bytes, msgspec.Meta(max_length=RECEIPT_BYTES)]
-"""How far a store had come, sealed (`delivery/receipts.py`)."""
+"""A receipt of the state of a store, sealed (`delivery/receipts.py`)."""
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
@@ -37,5 +37,5 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def bytes_max(cls) -> int:
-        """How long an encoded head of this type may be."""
+        """The most bytes of an encoded head of this type."""
         return PAGE_HEAD_BYTES_MAX if cls.pages else FRAME_HEAD_BYTES_MAX

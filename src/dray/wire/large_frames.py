@@ -189,7 +189,7 @@ class UploadResume(Head, frozen=True):
 
 
 class UploadState(Head, frozen=True):
-    """How an upload stands: "open", or what became of it (a `TransactionStatus`).
+    """The state of an upload: "open", or what became of it (a `TransactionStatus`).
 
     `parts` records are durable, `size` bytes of the body are in them, `digest` is of those bytes.
     """

@@ -119,7 +119,7 @@ class ConfirmationsAcked(Head, frozen=True):
 
 
 class EndCount(msgspec.Struct, array_like=True, frozen=True):
-    """How many messages ended with a `MessageClass`; `origin` and `hops` as in `Confirmed`."""
+    """The number of messages ended with a `MessageClass`; `origin` and `hops` as in `Confirmed`."""
 
     message_class: int
     count: int

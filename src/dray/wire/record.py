@@ -154,12 +154,12 @@ _header_of: Callable[[tuple[object, ...]], RecordHeader] = partial(tuple.__new__
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Properties).decode
 _ALONE = _encode(_DEFAULTS)[:-1]
-"""How properties begin that say nothing but the destination: those of most that travel."""
+"""The first bytes of properties with a destination and nothing else: those of most that travel."""
 _REMEMBERED_BYTES_MAX = 512
 
 
 class PartMark(NamedTuple):
-    """Which part of which large message a record is; the default is none."""
+    """The large message of which a record is a part, and its number; the default is none."""
 
     part: Part = Part.PLAIN
     sequence: int = 0
@@ -311,7 +311,7 @@ def _encoded(properties: _Plain, said: Message | Properties) -> bytes:
 
 
 def _unsendable(properties: _Plain) -> str:
-    """Which of them keeps a message from being sent."""
+    """The one that keeps a message from being sent."""
     return next(
         name
         for name in properties.__struct_fields__
@@ -328,7 +328,7 @@ def _is_sendable(properties: Properties) -> bool:
 
 
 def _out_of_bounds(message: Message) -> InvalidArgument:
-    """Which number keeps a message from being sent."""
+    """The number that keeps a message from being sent."""
     bounds = {
         "priority": (0, PRIORITY_MAX),
         "app_specific": (APP_SPECIFIC_MIN, APP_SPECIFIC_MAX),

@@ -1,4 +1,4 @@
-"""Which message a receive asks for: an array whose first element says how it is named.
+"""The message that a receive asks for: an array whose first element says how it is named.
 
 [0]                        the first that is available
 [1, id]                    the message of that id

@@ -110,7 +110,7 @@ class FrameStream:
 
     @property
     def progress(self) -> float:
-        """How much is there of the frame that comes, or of the cut frame that is least far."""
+        """The part that is there of the incoming frame, or of the cut frame that is least far."""
         if self._body_have < len(self._body):
             own = self._body_have / len(self._body)
         elif self._small is not self._shared:
@@ -133,7 +133,7 @@ class FrameStream:
         self._hold_nothing()
 
     def buffer(self, most: int = READ_BYTES) -> memoryview:
-        """Where the next bytes go; tell `received` how many came.
+        """The buffer for the next bytes; tell `received` how many came.
 
         At most `most` of them, unless they belong to a large body or head, which has its memory.
         """

@@ -123,7 +123,7 @@ class Service(NamedTuple):
     account: str
     command: Sequence[str]
     home: Path
-    """Where it starts: relative paths begin there."""
+    """The directory in which it starts: relative paths begin there."""
     writes: Sequence[Path]
     """The directories in which it writes, whole and each once."""
     reads: Sequence[Path]
@@ -199,7 +199,7 @@ def _global_words(root: click.Context) -> Iterable[str]:
 
 
 def _program() -> list[str]:
-    """How this program is started by its whole path."""
+    """The command that starts this program by its whole path."""
     found = shutil.which("dray")
     if Path(sys.argv[0]).name == "dray" and Path(sys.argv[0]).exists():
         found = os.fspath(Path(sys.argv[0]).resolve())

@@ -58,7 +58,7 @@ class BatchReceiver(Receiver):
         self._together = together
         self._most = most
         self._next = most
-        """How many are asked for: 1 after a failure, and then twice as many each time."""
+        """The number asked for: 1 after a failure, and then twice as many each time."""
 
     async def handle_some(
         self, handler: Handler, report: Report, timeout: float | None, most: int

@@ -180,7 +180,7 @@ async def _of_queue(link: Link, info: QueueInfo, now: float) -> list[DoctorFindi
 
 
 async def _waiting_in(link: Link, info: QueueInfo) -> str:
-    """How many messages wait in an outgoing queue; a large one is one, if they can be read."""
+    """The number of messages that wait in an outgoing queue; a large one is one, if readable."""
     count = 0
     try:
         if info.message_count <= _COUNTED_MAX:
@@ -274,7 +274,7 @@ def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
 
 
 def _number_in(info: QueueInfo) -> str:
-    """How many messages are in a queue, as people count: a large one is one."""
+    """The number of messages in a queue, as people count: a large one is one."""
     if info.large_count:
         return counted(info.large_count, "large message")
     return counted(info.message_count)

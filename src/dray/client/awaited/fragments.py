@@ -35,7 +35,7 @@ _AHEAD_BYTES = MIB
 
 
 class Origin(NamedTuple):
-    """Where a large message is read from."""
+    """The place that a large message is read from."""
 
     runtime: Runtime
     connection: Connection
@@ -45,7 +45,7 @@ class Origin(NamedTuple):
 
 
 class Held(NamedTuple):
-    """How the parts are held: by which transaction, and what is to become of damaged ones."""
+    """The hold on the parts: its transaction, and what becomes of damaged ones."""
 
     transaction: Transaction
     header: int
@@ -70,12 +70,12 @@ class Fragments:
         self._process = this_process()
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of fragments."""
         return len(self.parts)
 
     @property
     def layout(self) -> Layout:
-        """Where they lie in the body; raises `LargeMessageCorrupt` if that cannot be told."""
+        """Their places in the body; raises `LargeMessageCorrupt` if they cannot be told."""
         layout = self._layout
         if layout.fragment_size < 1 or len(self.parts) != layout.fragments:
             raise self.corrupt("its size does not fit its fragments")

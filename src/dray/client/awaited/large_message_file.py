@@ -17,27 +17,27 @@ from dray.model.arguments import no_sense
 
 
 class Layout(NamedTuple):
-    """Where in a body its fragments lie: their number is counted from 1."""
+    """The places of the fragments in a body: their number is counted from 1."""
 
     size: int
     fragment_size: int
 
     @property
     def fragments(self) -> int:
-        """How many fragments there are; an empty body has one."""
+        """The number of fragments; an empty body has one."""
         return max(1, -(-self.size // self.fragment_size))
 
     def place_of(self, offset: int) -> tuple[int, int]:
-        """Which fragment has the byte at `offset`, and where in it."""
+        """The fragment that has the byte at `offset`, and the offset in it."""
         before, within = divmod(offset, self.fragment_size)
         return before + 1, within
 
     def length_of(self, number: int) -> int:
-        """How many bytes a fragment has."""
+        """The bytes of a fragment."""
         return min(self.fragment_size, self.size - (number - 1) * self.fragment_size)
 
     def clipped(self, offset: int, length: int) -> int:
-        """How many of `length` bytes from `offset` there are; all that are left if it is below 0.
+        """The number of `length` bytes from `offset` that there are; all that are left if below 0.
 
         Raises `InvalidArgument` for an offset below 0.
         """

@@ -40,7 +40,7 @@ one on its way."""
 
 
 class Fragmentation(NamedTuple):
-    """How a large message is cut."""
+    """The way in which a large message is cut."""
 
     parameters: LargeMessageParameters
     fragment_size: int
@@ -154,7 +154,7 @@ async def send_whole(
 
 
 def split_of(what: LargeSend, manager_id: str, number: int) -> Split:
-    """How a large message is cut whose header has that number."""
+    """The way in which the large message is cut whose header has that number."""
     return Split(
         what.message,
         ManagerId(manager_id),

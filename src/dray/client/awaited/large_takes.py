@@ -38,7 +38,7 @@ class TakenTogether(NamedTuple):
     messages: list[LargeMessage]
     transactions: list[Transaction]
     taken: int
-    """How many were taken; those that cannot be read are in their queue again."""
+    """The number taken; those that cannot be read are in their queue again."""
 
 
 class LargeTakes:

@@ -105,7 +105,7 @@ def _picked(
 
 
 def _destination(letter: QueuedMessage, own: str) -> str:
-    """Where a dead letter was sent; names of another manager's sender mean nothing here."""
+    """The queue that a dead letter was sent to; another manager's names mean nothing here."""
     there = letter.destination
     if there is None or there.startswith(SYSTEM) or (letter.source != own and "://" not in there):
         raise Misuse(f"dead letter {letter.id} does not say where it was sent; name a queue for it")

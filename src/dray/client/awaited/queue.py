@@ -212,7 +212,7 @@ class Queue:
         """Iterate over the messages now in the queue, in receiving order; removes nothing."""
         info = await self.info()
         left = info.message_count
-        # Where there are priorities, one after the other: within each the order is by position.
+        # Priorities come one after the other: within each the order is by position.
         for priority in (None,) if info.transactional else range(PRIORITY_MAX, -1, -1):
             after = 0
             while left > 0:

@@ -65,7 +65,7 @@ from dray.transfer.events import ProducerEvent, SourceBroke, Suspend
 
 
 class Manner(NamedTuple):
-    """How an end behaves, besides what the other one is told: `listen` and `told` of an offer."""
+    """The options of an end that the other one is not told: `listen` and `told` of an offer."""
 
     listen: str | None = AUTOMATIC
     silence_s: float = TRANSFER_SILENCE_S
@@ -407,7 +407,7 @@ class Given:
         self._given: set[str] = set()
         self._calls = 0
         self._done: dict[str, int] = {}
-        """How many calls had begun when the handle was done with one."""
+        """The number of calls that had begun when the handle was done with one."""
 
     def __contains__(self, transfer_id: str) -> bool:
         return transfer_id in self._given

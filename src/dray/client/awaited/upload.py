@@ -88,7 +88,7 @@ class ResumableSend:
         return MessageId(state.sequence_id)
 
     async def _look_up(self, sequence_id: str, origin: UploadOrigin) -> UploadState | None:
-        """How an upload stands; None if nothing of it is left and nothing of it happened."""
+        """The state of an upload; None if nothing of it is left and nothing of it happened."""
         state = await self._connection.ask(UploadResume(sequence_id), UploadState)
         state = msgspec.structs.replace(state, sequence_id=sequence_id)
         if state.status in (_OPEN, TransactionStatus.COMMITTED):

@@ -1,4 +1,4 @@
-"""Which values the arguments of public calls take: one table, by the names of the parameters.
+"""The values that the arguments of public calls take: one table, by the names of the parameters.
 
 `value_checks` has the check of each kind of value, and `public_calls` applies the table.
 """
@@ -293,7 +293,7 @@ _BY_PLACE: Final = {
     "Queue.move.target": _NAME,
     "LargeMessageQueue.send.resume": _PATH,
 }
-"""Where a name means something else."""
+"""The names that mean something else in a call."""
 
 
 def expected_of(name: str, place: str, module: str) -> ExpectedValue | None:

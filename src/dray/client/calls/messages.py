@@ -285,7 +285,7 @@ def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived
 
 
 class _ReadFrom(NamedTuple):
-    """Where the messages of a queue were sent to, as far as its name says it."""
+    """The destination of the messages of a queue, as far as its name says it."""
 
     destination: str
     """It, or of a journal its queue."""

@@ -1,4 +1,4 @@
-"""How long the answers to requests may take."""
+"""The time that the answers to requests may take."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _FOR_EVER_S = 1e9
 
 
 def wait_for(timeout: float | None) -> float | None:
-    """How long to wait for the answer to a request with that timeout; None for ever."""
+    """The time to wait for the answer to a request with that timeout; None for ever."""
     return None if timeout is None or timeout >= _FOR_EVER_S else timeout + ANSWER_GRACE_S

@@ -130,7 +130,7 @@ def raw_bytes(value: object) -> object:
 
 
 def acknowledge(value: object) -> object:
-    """Which acknowledgments the sender asks for."""
+    """The acknowledgments that the sender asks for."""
     number = whole(0, limits.ACKNOWLEDGE_MAX)(value)
     return UNFIT if number is UNFIT else Acknowledge(cast("int", number))
 

@@ -1,4 +1,4 @@
-"""Where a queue manager is: `dray://host:port`, `dray+unix:///path`, and how to reach it there."""
+"""The address of a queue manager, `dray://host:port` or `dray+unix:///path`, and the way to it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Dialer(Protocol):
 
 
 class Runtime(ABC):
-    """How to wait for a connection, a lock, a thread."""
+    """The ways to wait for a connection, a lock, a thread."""
 
     cancellable: ClassVar[bool]
     """Whether giving up a single call is usual, so that it must cost neither message nor

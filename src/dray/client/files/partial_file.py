@@ -30,7 +30,7 @@ from dray.own_files import open_own
 _SYNC_BYTES = 32 * MIB
 """As much as a disk writes in the time that a sync takes to be asked for and answered, and more."""
 _LOCK_S = 5.0
-"""How long what is left of a writer that was killed may take to end: a thousand times what it does,
+"""The time that the rest of a killed writer has to end: a thousand times what it does,
 on a disk that answers."""
 _LOCK_PAUSE_S = 0.01
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -43,7 +43,7 @@ _MODE = 0o666
 
 
 def partial_of(target: Path) -> Path:
-    """Where a file grows. A path without a last name, such as ".", is in the way, and no error."""
+    """The place of a growing file. A path without a last name, such as ".", is in the way."""
     return target.parent / f"{target.name}.partial"
 
 
@@ -173,7 +173,7 @@ class PartialFile:
             raise self._unwritable(error) from error
 
     def length(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
         return os.fstat(self._descriptor).st_size
 
     def cut(self, length: int) -> None:
@@ -190,7 +190,7 @@ class PartialFile:
             # The parent goes on with it, and its thread that syncs is not in this process.
             return
         if self._syncing is not None:
-            # How it ends is of no interest, but it must not sync what gets our descriptor next.
+            # Its outcome is of no interest, but it must not sync what gets our descriptor next.
             self._syncing.exception()
         self._close()
 

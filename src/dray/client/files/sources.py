@@ -1,4 +1,4 @@
-"""Where the body of a large message comes from: bytes, a file, a stream, an iterable of bytes.
+"""The source of the body of a large message: bytes, a file, a stream, an iterable of bytes.
 
 Each gives pieces of the fragment size, the last one shorter, as views that stay valid while the
 next few pieces are asked for (`PIECES_ALIVE`), so that a digest can be taken behind the back of

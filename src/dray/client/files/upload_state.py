@@ -29,7 +29,7 @@ _MICROSECONDS = 1_000_000
 
 
 class UploadOrigin(msgspec.Struct, frozen=True):
-    """Where a body is from and how it is cut; -1 and "" for what a source does not know."""
+    """The source of a body, and its cut; -1 and "" for what a source does not know."""
 
     said: str
     """A digest of what is said of the message besides its body."""
@@ -55,13 +55,13 @@ class UnfinishedUpload(msgspec.Struct, frozen=True):
 
     sequence_id: str
     path: str
-    """Where its body is from; empty if that has no name."""
+    """The source of its body; empty if that has no name."""
     bytes_done: int
     bytes_total: int | None
     begun_time: float
     used_time: float
     queue: str = ""
-    """Where it goes."""
+    """Its destination."""
 
 
 def unfinished_from(listed: UploadIs) -> UnfinishedUpload:

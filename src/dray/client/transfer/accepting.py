@@ -36,7 +36,7 @@ _DROPPED: Final = (TransferState.CANCELLED, TransferState.FAILED)
 
 
 def fragments_there(kept: KeptIncoming) -> int:
-    """How much of a kept file is there."""
+    """The number of fragments of a kept file that are there."""
     if not kept.path:
         return 0
     return whole_fragments(Path(kept.path), kept.reference.terms, kept.synced, kept.boot)

@@ -1,4 +1,4 @@
-"""Where the thread that runs a transfer says how it stands, and others wait for news of it."""
+"""The board on which the thread of a transfer states its progress; others wait for news there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a producer listens, and its connections straight to its consumers.
+"""The listener of a producer, and its connections straight to its consumers.
 
 A connection begins with a token, which the consumer has got through the queue managers and which
 opens one connection for that consumer. A connection without a token is closed. A producer that
@@ -53,7 +53,7 @@ class DirectConnections:
         self._shown: ssl.SSLContext | None = None
         self._certificate = b""
         self._shaking = 0
-        """How many connections are shaking hands, and have not said who they are."""
+        """The number of connections that are shaking hands, and have not said who they are."""
         self._host = "127.0.0.1"
         self._of: dict[str, FrameSocket] = {}
         self._unknown: dict[FrameSocket, float] = {}

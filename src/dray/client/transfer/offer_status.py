@@ -1,4 +1,4 @@
-"""How an offer stands, for its own program: the status of each consumer and of the whole."""
+"""The state of an offer, for its own program: that of each consumer and of the whole."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from dray.wire import transfer_frames
 _BACKLOG_BYTES: Final = 2 * MIB
 """Bytes that wait for a socket; more would only wait."""
 _LINGER_S: Final = 1.0
-"""How long an offer that is over still answers those who have not heard of it."""
+"""The time for which an offer that is over answers those who have not heard of it."""
 _LINGER_TAKEN_S: Final = TRANSFER_SILENCE_S
 """The same if somebody may have taken it who has not asked for anything yet."""
 _LINGER_RESTORED_S: Final = 5.0
@@ -327,7 +327,7 @@ class Offering(Engine[events.ProducerEvent]):
         return self._concluded and now >= self._refuses_until()
 
     def _refuses_until(self) -> float:
-        """How long somebody may have the reference who has not asked for anything yet."""
+        """The time until which somebody may have the reference and has asked for nothing yet."""
         assert self._over_at is not None
         if not self.core.discovery.many:
             if self._back_again or (self.core.copies and not self._unheard()):

@@ -36,7 +36,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def terms(self) -> Terms:
-        """How the file is sent."""
+        """The terms on which the file is sent."""
         return Terms(self.size, self.fragment_size, self.window_size)
 
     @property

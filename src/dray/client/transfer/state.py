@@ -104,7 +104,7 @@ class StateFile:
 
     @property
     def control_path(self) -> Path:
-        """Where the program that runs the transfer takes orders (`control`)."""
+        """The socket at which the program that runs the transfer takes orders (`control`)."""
         return _control_path(self._path)
 
     def write(self, kept: Offered | KeptIncoming) -> None:
@@ -145,12 +145,12 @@ def is_run(folder: Path, name: str, direction: str) -> bool:
 
 
 def control_path(folder: Path, name: str, direction: str) -> Path:
-    """Where the program that runs that transfer takes orders."""
+    """The socket at which the program that runs that transfer takes orders."""
     return _control_path(folder / f"{name}.{direction}")
 
 
 def folder_of(manager_id: str) -> Path:
-    """Where the transfers of a queue manager's clients are kept for this user."""
+    """The directory in which the transfers of a queue manager's clients are kept for this user."""
     chosen = os.environ.get("DRAY_TRANSFERS")
     if chosen:
         return Path(chosen) / manager_id
@@ -170,13 +170,13 @@ def kept_incoming(folder: Path) -> list[KeptIncoming]:
 
 
 def status_of_offer(kept: Offered) -> TransferStatus:
-    """How a kept offer stands; with consumers, at the slowest of those that are not done."""
+    """The state of a kept offer; with consumers, that of the slowest which is not done."""
     left = [each.acked for each in kept.consumers if not each.state.final]
     return _status(kept, min(left, default=0), OUT)
 
 
 def status_of_incoming(kept: KeptIncoming, expected: int) -> TransferStatus:
-    """How a kept file stands of which everything before fragment `expected` is there."""
+    """The state of a kept file of which everything before fragment `expected` is there."""
     return _status(kept, expected, IN)
 
 

@@ -28,7 +28,7 @@ _ADVICE = "the received data is kept, so free space and resume the transfer"
 
 
 def boot_id() -> str:
-    """Which start of this machine it is; empty if that cannot be told."""
+    """The id of this start of the machine; empty if that cannot be told."""
     try:
         return _BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -36,7 +36,7 @@ def boot_id() -> str:
 
 
 def whole_fragments(target: Path, terms: Terms, synced: int, boot: str) -> int:
-    """How many fragments of a partial file can be relied on.
+    """The number of fragments of a partial file that can be relied on.
 
     Its length while the machine runs on; what was synced if it was started anew in between.
     """

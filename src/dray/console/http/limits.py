@@ -33,7 +33,7 @@ BODIES_AT_ONCE_MAX: Final = 24
 
 
 class BoundedCount:
-    """How many of something are under way, with a bound."""
+    """The number of something under way, with a bound."""
 
     def __init__(self, most: int, status: int, code: str, sentence: str) -> None:
         """Begin with none; one above `most` is refused with the rest."""

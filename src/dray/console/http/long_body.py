@@ -89,7 +89,7 @@ class LongBody(asyncio.BufferedProtocol):
         self._flow.resume_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes belong."""
+        """The buffer for the next bytes."""
         del sizehint
         return self._room[self._have :][: self.left]
 

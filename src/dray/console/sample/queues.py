@@ -26,7 +26,7 @@ async def make_missing(manager: Manager) -> None:
 
 
 async def column(manager: Manager) -> QueueColumn:
-    """How many parts are in the queue."""
+    """The number of parts in the queue."""
     try:
         info = await manager.queue(QUEUE).info()
     except QueueNotFound:

@@ -162,7 +162,7 @@ def _shown_type(head: bytes) -> str:
 
 
 class Dropping(NamedTuple):
-    """Which part of the first large message is taken away before the receive."""
+    """The part of the first large message that is taken away before the receive."""
 
     part: str
     number: int = 1

@@ -29,7 +29,7 @@ _ID_BYTES: Final = 16
 
 
 class Ended(StrEnum):
-    """How something that was held has ended."""
+    """The end of something that was held."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -96,7 +96,7 @@ class Holdings:
         )
 
     async def end_of(self, name: str) -> Ended | None:
-        """How one has ended, if it has; waits for an end that is under way."""
+        """The end of one, if it has ended; waits for an end that is under way."""
         under_way = self._under_way.get(name)
         if under_way is not None:
             await under_way.wait()

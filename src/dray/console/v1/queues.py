@@ -11,7 +11,7 @@ from dray.console.v1.calls import Call, answered, nothing
 
 
 class NewQueue(msgspec.Struct, forbid_unknown_fields=True):
-    """How a queue is made; see `Manager.create_queue`."""
+    """The properties of a new queue; see `Manager.create_queue`."""
 
     transactional: bool = True
     quota: int | str | None = None

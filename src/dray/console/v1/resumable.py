@@ -91,7 +91,7 @@ class HttpUpload:
 
     @property
     def offset(self) -> int:
-        """How many bytes have come."""
+        """The bytes that have come."""
         return self.name.length if self.committed else self._split.size + len(self._rest)
 
     @property
@@ -319,7 +319,7 @@ async def begun(queue: Queue, length: int, metadata: UploadMetadata) -> HttpUplo
 
 
 async def progress_of(link: Link, name: UploadName) -> tuple[int, str]:
-    """How many bytes of an upload that is not at hand there are, and its `Upload-Metadata`."""
+    """The bytes of an upload that is not at hand, and its `Upload-Metadata`."""
     state = await _state_of(link, name)
     if state.status == TransactionStatus.COMMITTED:
         return name.length, ""

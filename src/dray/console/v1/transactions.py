@@ -49,7 +49,7 @@ async def abort(call: Call) -> Response:
 
 
 async def outcome(call: Call) -> Response:
-    """How a transaction has ended, also one of a receive or of a send whose answer was lost."""
+    """The end of a transaction, also of a receive or of a send whose answer was lost."""
     name = call.request.query_params.get("id", "")
     split_id(name)
     return answered({"id": name, "outcome": str(await call.caller.manager.outcome(name))})

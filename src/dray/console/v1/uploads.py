@@ -93,7 +93,7 @@ async def create(call: Call) -> Response:
 
 @in_tus
 async def describe(call: Call) -> Response:
-    """How far an upload is. A request that still sends it ends, as its connection may be dead."""
+    """Progress of an upload. A request that still sends it ends, as its connection may be dead."""
     name, link = _name(call), call.caller.link
     upload = call.caller.uploads.find(call.caller.name, name)
     if upload is None:
@@ -184,7 +184,7 @@ def _id(name: UploadName) -> dict[str, str]:
 
 
 def _progress(name: UploadName, offset: int) -> dict[str, str]:
-    """How far an upload is, and when it expires if nobody goes on with it."""
+    """The progress of an upload, and the time at which it expires if nobody goes on with it."""
     told = {"Upload-Offset": str(offset)}
     if offset < name.length:
         told["Upload-Expires"] = formatdate(time.time() + UPLOAD_AGE_S_MAX, usegmt=True)

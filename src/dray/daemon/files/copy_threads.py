@@ -61,7 +61,7 @@ class CopyThreads:
         self._threads: list[threading.Thread] = []
         self._wanted = 0
         self.stuck = 0
-        """How many wait for a file system that does not answer."""
+        """The number that wait for a file system that does not answer."""
         self._timer: asyncio.TimerHandle | None = None
         self._passed: asyncio.Future[None] | None = None
         for _ in range(COPY_THREADS):

@@ -47,7 +47,7 @@ class FileRegion(NamedTuple):
 
 
 class CopySource(NamedTuple):
-    """Where a record lies in a heap file, what opens that, and room for what is not copied of it.
+    """The place of a record in a heap file, what opens that, and room for what is not copied of it.
 
     The copied bytes stand behind it.
     """

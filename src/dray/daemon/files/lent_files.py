@@ -35,7 +35,7 @@ _FILE_OFFSET_MAX = (1 << 63) - 1
 _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 """Room for one, so that the kernel closes what else comes with the same bytes and says so."""
 _WERE_MORE = int(socket.MSG_CTRUNC)
-"""How it says so; as a plain number, which is told from others without a detour."""
+"""The kernel's flag for that; a plain number, which is compared without a detour."""
 
 
 class _InLine:
@@ -76,7 +76,7 @@ class LentFiles:
         self.targets: dict[int, int] = {}
         """By request, the file that its answer is to fill."""
         self.held = 0
-        """How many files are held."""
+        """The number of files that are held."""
         self.may_have_unclaimed = False
         """Whether `check_claimed` has something to look at."""
         self._others_in_line = 0

@@ -1,4 +1,4 @@
-"""How much of what was received may wait for the disk, and who is held back while it is too much.
+"""The bound of received bytes that wait for the disk, and who is held back while it is passed.
 
 A synced commit waits for all bytes that were written before it. A large message is written faster
 than a disk takes it, so without a bound a small commit of another queue stands behind hundreds of

@@ -38,7 +38,7 @@ NEVER: Final = float("-inf")
 
 
 class Gathering:
-    """How many sessions wait for the next sync, and whether more are worth waiting for."""
+    """The number of sessions that wait for the next sync, and whether to wait for more."""
 
     def __init__(self) -> None:
         self._here: set[int] = set()

@@ -256,7 +256,7 @@ class FrameConnection:
 
     @property
     def progress(self) -> float:
-        """How much of the frame that comes is there."""
+        """The part of the incoming frame that is there."""
         return self._stream.progress
 
     def room_came(self) -> None:
@@ -382,7 +382,7 @@ class FrameConnection:
 
     @property
     def _unsent_max(self) -> int:
-        """How many bytes may be unfetched if it is to be read from."""
+        """The connection is read while its peer has at most this many bytes to fetch."""
         is_tight = self.caller is not None and self._around.is_tight(self.place)
         return OUTBOX_BYTES_WHILE_TIGHT if is_tight else OUTBOX_BYTES_MAX
 

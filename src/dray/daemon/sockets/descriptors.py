@@ -1,4 +1,4 @@
-"""How many files and sockets the process may have open, and how they are shared out.
+"""The number of files and sockets that the process may have open, and who has how many.
 
 Without a share kept for it, the store could not open its next file once callers have taken all
 descriptors; so callers are turned away before that.
@@ -36,7 +36,7 @@ def raise_limit() -> None:
 
 
 def sessions_max() -> int:
-    """How many callers there may be at a time, as the limit stands now."""
+    """The number of callers that there may be at a time, by the limit as it is now."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _least(SESSIONS_MAX + DESCRIPTORS_KEPT, soft) - DESCRIPTORS_KEPT
 

@@ -1,4 +1,4 @@
-"""How much memory all connections of a daemon may hold for frames that are not whole yet.
+"""The memory that all connections of a daemon may hold for frames that are not whole yet.
 
 A frame's length is known when 24 bytes of it have come, and its memory is taken then: without a
 bound, ten thousand callers who each begin a frame and say no more would hold forty gigabytes. So a
@@ -42,7 +42,7 @@ class BodyOwner(Hashable, Protocol):
 
     @property
     def progress(self) -> float:
-        """How much of the frame that comes is there, from 0 to 1."""
+        """The part of the incoming frame that is there, from 0 to 1."""
         ...
 
     def room_came(self) -> None:
@@ -73,7 +73,7 @@ class Intake:
 
     @property
     def read_bytes(self) -> int:
-        """How much to read at a time: while some wait for memory, little is read ahead of it."""
+        """The bytes to read at a time: few while some wait for memory."""
         return READ_BYTES_WHILE_TIGHT if self._small.asked or self._large.asked else READ_BYTES
 
     def grant(self, taker: BodyOwner, size: int) -> bool:

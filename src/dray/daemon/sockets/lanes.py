@@ -189,7 +189,7 @@ class Lanes:
 
 
 class Share:
-    """How many bytes a turn has: a power of two, learned from how long turns have taken.
+    """The bytes of a turn: a power of two, learned from how long turns have taken.
 
     One that took longer than `SHARE_S` twice in a row is halved, one that was quick in
     `SHARE_QUICK_TURNS` turns in a row is doubled. The buffers before a slow line swallow the first

@@ -183,7 +183,7 @@ def _clear(where: Path) -> None:
 
 
 def _identity(sock: socket.socket) -> tuple[int, int] | None:
-    """Which file a Unix socket is reached by, or None."""
+    """The file by which a Unix socket is reached, or None."""
     if sock.family != socket.AF_UNIX:
         return None
     try:

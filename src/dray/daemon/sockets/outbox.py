@@ -227,7 +227,7 @@ def merged(body: Body) -> Body:
 
 
 def size_of(body: Body) -> int:
-    """How many bytes it is."""
+    """Its length in bytes."""
     size = 0
     for each in body:
         size += len(each) if isinstance(each, bytes) else each.length

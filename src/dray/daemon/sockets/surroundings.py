@@ -44,7 +44,7 @@ class Surroundings:
         self.times = TimeShares(loop, self.run_delay.seconds)
         self.copier = Copier(loop, backlog)
         self.notices = notices
-        """Where what happens to connections is logged, each kind once a minute at the most."""
+        """The log of what happens to connections; each kind is logged once a minute at the most."""
         self.spares = Spares()
         self.unsent_bytes = 0
         """Bytes in memory that wait in all connections to be fetched."""
@@ -64,7 +64,7 @@ class Surroundings:
 
     @property
     def read_bytes(self) -> int:
-        """How much to read at a time, of small frames."""
+        """The bytes to read at a time, of small frames."""
         if self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX:
             return READ_BYTES_WHILE_TIGHT
         return self.intake.read_bytes

@@ -1,4 +1,4 @@
-"""Which TCP address a queue manager may listen on: one at which callers prove who they are."""
+"""The TCP addresses that a queue manager may listen on: callers prove there who they are."""
 
 from __future__ import annotations
 

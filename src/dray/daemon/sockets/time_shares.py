@@ -1,4 +1,4 @@
-"""How long the frames of one caller are decided in a round of the loop, before all others come.
+"""The time for frames of one caller in a round of the loop, before all others come.
 
     in a round, a caller or destination has had    its next frames
     less than its share                            are decided

@@ -31,7 +31,7 @@ from dray.model.classes import QueueKind
 from dray.store.kinds import Kind, kind_of
 
 QUIET_S: Final = 0.5
-"""How long nothing may have happened before a step is taken."""
+"""The time without an event before a step is taken."""
 STEP_MESSAGES_MAX: Final = 1000
 STEP_BYTES: Final = 1 << 20
 STEP_FILES: Final = 16

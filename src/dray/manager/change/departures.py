@@ -299,7 +299,7 @@ class Departures:
                 queue.copies_skipped += 1
                 return False
         elif self._is_rewritten(tail):
-            # Where it lies it could stay just as well, until there is time or room.
+            # It could just as well stay in its place, until there is time or room.
             with suppress(StoreFull, StoreCorrupt):
                 tail = lasting(self._context.store, tail, Kind.JOURNAL)
                 self._rewritten_bytes += length

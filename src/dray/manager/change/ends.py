@@ -40,7 +40,7 @@ DAMAGED_THERE: Final = 0x20000
 
 
 class _End(NamedTuple):
-    """How a message ended, for the operator of its source."""
+    """The end of a message, for the operator of its source."""
 
     kind: NoticeKind
     sentence: str
@@ -195,7 +195,7 @@ def note_ends(
 
 
 def held_by_route(queues: Iterable[StoredQueue]) -> Counter[tuple[StoredQueue, int]]:
-    """How many messages queues hold, by queue and route."""
+    """The number of messages that queues hold, by queue and route."""
     found: Counter[tuple[StoredQueue, int]] = Counter()
     for queue in queues:
         for packed in queue.index.everything():

@@ -29,7 +29,7 @@ _AT_ONCE_MAX = 10_000
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
 _LOOK_AGAIN_US = 1_000_000
 _WORD_AWAITED_US = 10_000_000
-"""How long after its time a delivered message is no doubt yet, while its destination can be heard;
+"""A delivered message is not in doubt for so long after its time, while its destination is heard;
 word of what expires there takes a way through a busy machine at the most."""
 
 

@@ -205,7 +205,7 @@ class FileKeeper:
 
 
 def changed_in_file(found: Description, queue: StoredQueue) -> list[str]:
-    """Which properties of a queue its file says otherwise than the state."""
+    """The properties of a queue for which its file and the state differ."""
     # A file cannot say with what spaces a name begins or ends.
     expected = describe_in_file(queue)
     expected = expected._replace(path=expected.path.strip())

@@ -113,7 +113,7 @@ def _check_room(context: Context) -> None:
 
 
 def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
-    """Which manager an outgoing queue delivers to, and what it asks for there.
+    """The manager that an outgoing queue delivers to, and what it asks for there.
 
     Fixed when the queue is made: word of its messages comes back by the same route. A route over
     this manager itself, as where all managers have one table of routes, leads straight there.
@@ -125,7 +125,7 @@ def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
 
 
 def routed_now(context: Context, queue: StoredQueue) -> str:
-    """Where `routes` lead by now, if an outgoing queue keeps to another route; else nothing."""
+    """The destination in `routes`, if an outgoing queue keeps another route; else nothing."""
     assert queue.route is not None, "an outgoing queue has a route"
     via, _ = next_hop(context, parse_queue_address(queue.name))
     return "" if via == queue.route.peer else _place_of(via)

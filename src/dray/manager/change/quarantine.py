@@ -48,7 +48,7 @@ from dray.wire.record import COPY_DEAD_LETTER
 QUARANTINE: Final = 8
 QUARANTINE_NAME: Final = "system$;quarantine"
 _LENGTH_AND_CRC: Final = slice(2, 4)
-"""Where the fields of a packed tail have them."""
+"""Their places among the fields of a packed tail."""
 
 
 def refuse_damaged(

@@ -24,7 +24,7 @@ _extent_of: Callable[[tuple[int, int, int]], Extent] = partial(tuple.__new__, Ex
 
 
 class Span(NamedTuple):
-    """Where a record lies in the body of its frame, and what kind of heap file it belongs into."""
+    """The place of a record in the body of its frame, and the kind of its heap file."""
 
     offset: int
     length: int
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """Where the next one begins."""
+        """The offset at which the next one begins."""
         return self.offset + self.length
 
 

@@ -31,7 +31,7 @@ _BESIDE_BYTES = 512
 
 
 def window_of(log_capacity: int) -> int:
-    """How many messages may be under way on a stream, so that one fact can say they are delivered.
+    """The most messages under way on a stream for which one fact can say that they are delivered.
 
     So is the order ack of a whole window noted at once, whatever is to be kept of each message.
     """
@@ -112,7 +112,7 @@ class RoomLeft:
         self.wanted = max(1, requested)
 
     def free_for(self, refused: int) -> int:
-        """How much must be `free` before what was refused has a chance: with a heap file more.
+        """The bytes that must be `free` before a refused one has a chance: with a heap file more.
 
         A caller that was refused although so much is free wants another kind of file.
         """
@@ -122,7 +122,7 @@ class RoomLeft:
         return wanted if free < wanted else free + file_bytes
 
     def footprint(self, promise: Promise) -> int:
-        """How many bytes of the disk the records of a promise take."""
+        """The bytes of the disk that the records of a promise take."""
         if not promise.longest:
             return promise.size
         file_bytes = self._store.heap_file_bytes
@@ -138,7 +138,7 @@ class RoomLeft:
 
     @property
     def fact_bytes_max(self) -> int:
-        """How many bytes one fact may take, so that a group of the log surely holds it.
+        """The bytes that one fact may take, so that a group of the log surely holds it.
 
         Besides what waits for that group already.
         """

@@ -62,7 +62,7 @@ class Entry(NamedTuple):
     message_class: int
     abort_count: int
     move_count: int
-    """How often it was moved; in an outgoing queue, how many managers have forwarded it."""
+    """The number of its moves; in an outgoing queue, of the managers that have forwarded it."""
     part: int
     priority: int
     copies: int
@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 
     @property
     def extent(self) -> Extent:
-        """Where the record is."""
+        """The place of the record."""
         return Extent(self.file, self.offset, self.length)
 
 
@@ -104,7 +104,7 @@ def with_abort(entry: bytes) -> bytes:
 
 
 def place_in(entry: bytes) -> tuple[Extent, int]:
-    """Where the record of a packed entry is, and its CRC32C."""
+    """The place of the record of a packed entry, and its CRC32C."""
     file, offset, length, crc = _CLAIM_IN_ENTRY.unpack_from(entry)
     return Extent(file, offset, length), crc
 

@@ -95,7 +95,7 @@ def fields_in(packed: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
 
 
 def runs_in(packed: bytes) -> list[Extent]:
-    """Where the records of packed entries lie, neighbours in one piece."""
+    """The places of the records of packed entries, neighbours in one piece."""
     runs: list[Extent] = []
     file = start = stop = 0
     for its_file, offset, length in _PLACES_IN_ENTRIES.iter_unpack(packed):
@@ -141,7 +141,7 @@ def expiries_in(packed: bytes) -> list[tuple[int, int]]:
 
 
 def part_count_in(packed: bytes) -> int:
-    """How many of packed entries are parts of large messages."""
+    """The number of packed entries that are parts of large messages."""
     return len(packed[KEY_BYTES + KIND_BYTE_AT :: ENTRY_BYTES].translate(None, _KINDS_OF_PLAIN))
 
 

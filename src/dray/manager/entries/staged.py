@@ -59,7 +59,7 @@ class GroupPlace(NamedTuple):
 
     ordinal: int
     following: int
-    """How many records its transaction sent to the queue behind it.
+    """The number of records that its transaction sent to the queue behind it.
 
     With `MARK_LARGE`: how many messages it sent to the queue, each large one counted once.
     """

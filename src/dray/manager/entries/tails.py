@@ -141,7 +141,7 @@ def as_plain(tail: bytes) -> bytes:
 
 
 def place_of(tail: bytes) -> tuple[Extent, int]:
-    """Where the record of a packed tail is, and its CRC32C."""
+    """The place of the record of a packed tail, and its CRC32C."""
     extent = extent_of(tail)
     crc: int = LENGTH.unpack_from(tail, _PLACE.size)[0]
     return extent, crc

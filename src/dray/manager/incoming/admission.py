@@ -1,4 +1,4 @@
-"""Which new messages of a frame enter a queue, in the one fact that also advances their stream.
+"""The new messages of a frame that enter a queue, in the one fact that also advances their stream.
 
 A refused message is consumed all the same, and its source is told why. Express messages stand
 before those that the fact names.
@@ -201,7 +201,7 @@ def _check_routes(
 def _places(
     context: Context, arrival: Arrival, entering: list[Judged], spans: list[Span]
 ) -> list[Extent]:
-    """Where the records lie that enter: placed now, unless they came ahead of the frame."""
+    """The places of the records that enter: placed now, unless they came ahead of the frame."""
     if arrival.placed is not None:
         return [arrival.placed.extents[at] for at, _, _ in entering]
     return place_all(context.store, arrival.body, spans)
@@ -252,7 +252,7 @@ class _Numbering:
 def _tails(
     context: Context, queue: StoredQueue, arrival: Arrival, routes: _Numbering
 ) -> Callable[[int, Extent], bytes]:
-    """How to make the tail of a message of the frame that is placed."""
+    """The function that makes the tail of a message of the frame that is placed."""
     envelopes, headers, now_us = arrival.head.envelopes, arrival.headers, context.now_us
     transactional, outgoing = queue.options.transactional, queue.outgoing
     known = routes.by_source

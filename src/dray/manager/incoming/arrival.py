@@ -39,7 +39,7 @@ class Arrival(NamedTuple):
     incarnation: int
     """The incarnation of its source, 0 if that of the message accepted before."""
     placed: Placed | None = None
-    """Where the records lie already."""
+    """The places where the records lie already."""
 
     @property
     def widths(self) -> Sequence[int]:
@@ -62,7 +62,7 @@ class Arrival(NamedTuple):
         )
 
     def spans(self, judged: Iterable[Judged], queue: StoredQueue) -> list[Span]:
-        """Where in the body the records of some of its messages are, and where they belong.
+        """The parts of the body with the records of some of its messages, and where they belong.
 
         A refused message is among them if it becomes a dead letter here.
         """

@@ -1,4 +1,4 @@
-"""Which transactions go on in a stream, as its destination learns it from what comes.
+"""The transactions that go on in a stream, as its destination learns of them from what comes.
 
 On each route at most one is open. It ends by its last message, by a message of another one of the
 same origin, or by the word of its source (`Data.truncated`, `Passed`, `EndStream`).

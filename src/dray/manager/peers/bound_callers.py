@@ -27,7 +27,7 @@ _SAYS_NOTHING: Final = frozenset({ANYONE, NOBODY, OWNER.name})
 
 
 class BoundCallers:
-    """Which caller each manager is bound to; others that came since the start are remembered."""
+    """The caller that each manager is bound to; others that came since the start are remembered."""
 
     def __init__(self, rights: Rights) -> None:
         self.context = rights.context

@@ -19,7 +19,7 @@ from dray.model.queue import DeliveryInfo, LinkChange
 
 
 class LinkState(enum.StrEnum):
-    """How far a connection has come."""
+    """The state of a connection."""
 
     DOWN = "disconnected"
     DIALLED = "dialling"
@@ -70,7 +70,7 @@ class PeerLink:
         return self.state is LinkState.DOWN and self.dial_at <= now
 
     def delivery_of(self, queue: StoredQueue, routed_now: str) -> DeliveryInfo:
-        """How the delivery of a queue over this link stands; `routed_now` if it keeps a route."""
+        """The state of the delivery of a queue over this link; `routed_now` if it keeps a route."""
         stream, route = queue.stream, queue.route
         assert stream is not None, "an outgoing queue has a stream"
         assert route is not None, "an outgoing queue has a route"

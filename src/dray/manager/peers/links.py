@@ -304,7 +304,7 @@ class Links:
                 self._say_ends(link, [end.stream])
 
     def delivery_of(self, queue: StoredQueue) -> DeliveryInfo | None:
-        """How the delivery of an outgoing queue stands, for those who look."""
+        """The state of the delivery of an outgoing queue, for those who look."""
         if queue.route is None:
             return None
         link = self._links.to(queue.route.peer)

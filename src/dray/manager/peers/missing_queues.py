@@ -17,7 +17,7 @@ from dray.model.places import Places
 
 
 class MissingQueues:
-    """Which streams wait for which names; volatile, for a source that connects anew asks again."""
+    """The streams that wait for each name; volatile, for a source that connects anew asks again."""
 
     def __init__(self, queues: QueueTable) -> None:
         self._queues = queues

@@ -76,7 +76,7 @@ def _truncated(
 
 
 def _left_us(context: Context, packed: bytes) -> tuple[int, int]:
-    """How long a message has to reach its queue, and may stay there (-1: for ever).
+    """The time that a message has to reach its queue, and may stay there (-1: for ever).
 
     Durations, so that the clocks of managers need not agree: what was used up before this
     manager is what is missing here of the shorter of both times.

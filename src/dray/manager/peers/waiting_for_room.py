@@ -41,7 +41,7 @@ class Waiting(NamedTuple):
 
 
 class WaitingForRoom:
-    """Which streams wait; volatile, for a source that connects anew tries again at once."""
+    """The streams that wait; volatile, for a source that connects anew tries again at once."""
 
     def __init__(self, state: State, disk: RoomLeft) -> None:
         self._ledger = state.ledger

@@ -55,7 +55,7 @@ class ArrivalRoutes:
         self._routes: dict[int, ArrivalRoute] = {}
         self._numbers: dict[ArrivalRoute, int] = {}
         self._count_of: Amounts[str] = Amounts()
-        """How many routes each source has."""
+        """The number of routes of each source."""
         self._into: dict[int, dict[str, list[int]]] = {}
         """Numbers by queue and origin."""
         self._going: dict[int, int] = {}
@@ -65,7 +65,7 @@ class ArrivalRoutes:
             self.went_on(number, transaction)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of routes."""
         return len(self._routes)
 
     def add(self, route: ArrivalRoute) -> None:

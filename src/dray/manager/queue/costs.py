@@ -1,4 +1,4 @@
-"""How many bytes of a fact it takes, at the most, that something happens to a message.
+"""The most bytes that something that happens to a message takes in a fact.
 
 A fact must fit one group of the log, and the log may be of 16 KiB. So whatever gathers many
 messages for one fact counts what it will write of them: little for a plain message, some hundred

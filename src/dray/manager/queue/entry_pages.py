@@ -36,7 +36,7 @@ class EntryPages:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return self._count
 
     def __iter__(self) -> Iterator[bytes]:
@@ -194,14 +194,14 @@ class EntryPages:
         return page[start : start + self._key]
 
     def _slot_behind(self, page: bytes, key: bytes) -> int:
-        """Where in a page the first entry above a key begins."""
+        """The offset in a page of the first entry above a key."""
         if page[: self._key] > key:
             return 0
         slot = self._slot(page, key)
         return slot + self._entry if page.startswith(key, slot) else slot
 
     def _slot(self, page: bytes, key: bytes) -> int:
-        """Where in a page the first entry begins that is not below a key."""
+        """The offset in a page of the first entry that is not below a key."""
         first = int.from_bytes(page[: self._key], "big")
         guess = (int.from_bytes(key, "big") - first) * self._entry
         if 0 <= guess < len(page) and page.startswith(key, guess):

@@ -48,7 +48,7 @@ class Lookup:
     def _begin(self) -> None:
         self._positions: dict[int, int | list[int]] = {}
         self.known = 0
-        """How many positions it holds, also of messages that have left."""
+        """The number of positions that it holds, also of messages that have left."""
         self._upto = 0
         self._returned: list[int] = []
         self._index.put_back_too.append(self._returned)
@@ -146,7 +146,7 @@ class Lookups:
         """Receives that came before their queue was read, in the order in which they came."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of lookups."""
         return len(self.used)
 
     def sought(

@@ -19,7 +19,7 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_prope
 
 
 class Records(Protocol):
-    """Where records can be read: a store, or the heap files of one that is stopped."""
+    """A reader of records: a store, or the heap files of one that is stopped."""
 
     def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes of a record, or the first of them."""
@@ -63,7 +63,7 @@ def seen_in_record(header: RecordHeader, record: bytes | memoryview, offset: int
 
 
 def _plain_bytes(header: RecordHeader) -> int:
-    """How many bytes of the body a fragment has, compressed or not."""
+    """The bytes of the body that a fragment has, compressed or not."""
     return header.fragment_count or header.body_bytes
 
 

@@ -48,7 +48,7 @@ class QueueIndex:
         self.byte_count = 0
         """Bytes of all records, available, held or put aside."""
         self.express_count = self.express_bytes = 0
-        """How many of all these are express messages, and their bytes."""
+        """The number of express messages among all these, and their bytes."""
         self.part_count = 0
         """Parts of large messages, available or held. Parts put aside do not count."""
 

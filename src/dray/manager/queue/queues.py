@@ -38,7 +38,7 @@ from dray.model.queue import QueueInfo, QueueOptions
 
 
 class Route(NamedTuple):
-    """Where an outgoing queue delivers to."""
+    """The destination of an outgoing queue."""
 
     peer: Peer
     remote_queue: str
@@ -111,7 +111,7 @@ class StoredQueue:
 
     @property
     def express_room(self) -> int:
-        """How many of the positions behind the last message are reserved for express ones."""
+        """The number of positions behind the last message that are reserved for express ones."""
         block = self.express_positions
         return len(block) if block.stop == self.next_lookup_id else 0
 
@@ -134,7 +134,7 @@ class StoredQueue:
 
     @property
     def quota(self) -> int | None:
-        """How many bytes it may hold."""
+        """The bytes that it may hold."""
         parent = self.parent
         if parent is not None and self.kind is QueueKind.JOURNAL:
             return parent.options.journal_quota
@@ -256,7 +256,7 @@ class QueueTable:
         self._by_key: dict[str, StoredQueue] = {}
         self._outgoing: dict[int, StoredQueue] = {}
         self.made = 0
-        """How many were ever entered in this incarnation."""
+        """The number of messages that ever entered in this incarnation."""
         self._deleted: dict[int, str] = {}
         """Names of queues that were deleted last."""
 
@@ -265,7 +265,7 @@ class QueueTable:
         return iter(self._by_number.values())
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of queues."""
         return len(self._by_number)
 
     def page(self, after: int) -> tuple[list[StoredQueue], int]:

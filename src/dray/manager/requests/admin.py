@@ -198,7 +198,7 @@ def handle_list(
 
 
 def _info(links: Links, session: Session, queue: StoredQueue) -> QueueInfo:
-    """How a queue stands, and why its destination refuses if it does."""
+    """The state of a queue, and why its destination refuses if it does."""
     info = queue.info()
     if queue.stream is None or queue.stream.refusals.current is None:
         return info
@@ -206,7 +206,7 @@ def _info(links: Links, session: Session, queue: StoredQueue) -> QueueInfo:
 
 
 def _delivery(links: Links, session: Session, queue: StoredQueue) -> DeliveryInfo | None:
-    """How delivery stands; the numbers by which one could speak of a stream need `manage`."""
+    """The state of delivery; the numbers by which one could speak of a stream need `manage`."""
     told = links.delivery_of(queue)
     if told is None or allowed(links.rights, session.caller, Verb.MANAGE, queue):
         return told

@@ -330,7 +330,7 @@ def _listed(queue: StoredQueue, assembly: Assembly) -> LargeEntry:
 
 
 def _transaction_size(queue: StoredQueue, position: int) -> int:
-    """How many messages the transaction of the part at a position sent to the queue; 0: unknown."""
+    """The number of messages that the part's transaction sent to the queue; 0: unknown."""
     for entry in map(unpack, queue.index.at([position])):
         if entry.marks & MARK_LARGE and entry.following < FOLLOWING_MAX:
             return entry.following
@@ -404,7 +404,7 @@ def handle_copy_part(context: Context, session: Session, request_id: int, head: 
 
 
 def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> tuple[Extent, bool]:
-    """Where the range lies that was asked for, and whether the asker holds the message."""
+    """The place of the range that was asked for, and whether the asker holds the message."""
     queue = context.state.queues.numbered(head.queue)
     held = queue.index.held(head.lookup_id)
     own = held is not None and held[1] in session.transactions

@@ -75,7 +75,7 @@ _FIELDS = (
     (74, 48, 2),  # message class
     (73, 50, 1),  # marks
 )
-"""Where fields stand in an entry (`entries/layout.py`) and in a `RANGE_ROW`; their bytes."""
+"""The places of fields in an entry (`entries/layout.py`) and in a `RANGE_ROW`; their bytes."""
 _COPIED = (
     *((8 - at, at) for at in range(8)),  # the position, which is big-endian in an entry
     *((entry_at + at, row_at + at) for entry_at, row_at, size in _FIELDS for at in range(size)),
@@ -386,7 +386,7 @@ def _limited(steps: Iterator[_Step], max_messages: int, max_bytes: int) -> list[
 
 
 def _fitting(step: _Step, max_messages: int, max_bytes: int, *, messages: int, size: int) -> int:
-    """How many of a step fit behind what was measured before; at least one if that is nothing."""
+    """The number of a step that fit behind those measured before; at least one if none were."""
     count = len(step.positions)
     if max_messages:
         count = min(count, max(0, max_messages - messages))

@@ -1,4 +1,4 @@
-"""Which caller may have which frame decided: one table, and what its rows ask.
+"""The frames that each caller may have decided: one table, and what its rows ask.
 
 `check_frame` refuses a frame before it is decided. `Rights` has the rules that hold, the leases of
 numbers and the acts of callers. This room also knows the callers that show a token.

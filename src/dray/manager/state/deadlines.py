@@ -36,7 +36,7 @@ class Deadlines:
         """Nothing is due before this time."""
 
     def __len__(self) -> int:
-        """How many entries wait."""
+        """The number of entries that wait."""
         return len(self._heap)
 
     def note(self, number: int, at: float) -> None:

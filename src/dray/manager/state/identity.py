@@ -78,7 +78,7 @@ class StoreIdentity:
         """Begin before the first incarnation."""
         self.incarnations: list[Incarnation] = []
         self.age = 0
-        """How many facts the store holds. A restore does not count: it adds nothing of its own."""
+        """The number of facts held. A restore does not count: it adds nothing of its own."""
         self.born = 0
         """The birth number of the youngest queue."""
         self.restored_us = 0
@@ -91,7 +91,7 @@ class StoreIdentity:
         self.callers: dict[str, BoundCaller] = {}
         """By the ids of managers that have opened streams here, the caller of each."""
         self.bound_to: Amounts[str] = Amounts()
-        """How many managers are bound to each caller."""
+        """The number of managers bound to each caller."""
         self.token_expires_us = 0
         """When the next token expires; 0 if none does."""
         self.own_addresses: frozenset[Peer] = frozenset()

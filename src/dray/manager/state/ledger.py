@@ -69,7 +69,7 @@ class Ledger:
         return limit is None or self.stored[account] + self.staged[account] + requested <= limit
 
     def room(self, queue: StoredQueue, most: int) -> int:
-        """How many bytes more fit, up to `most`."""
+        """The bytes that still fit, up to `most`."""
         for limit, used in (self._of_account(queue), self._of_queue(queue)):
             most = most if limit is None else min(most, limit - used)
         return most

@@ -1,4 +1,4 @@
-"""Which transactions and batches have committed: what `Manager.outcome` can vouch for (S2-3).
+"""The transactions and batches that have committed: `Manager.outcome` vouches for them (S2-3).
 
 A bounded number is remembered, the oldest commit is forgotten first. A forgotten transaction must
 never be called aborted, for a client would do it again. Numbers are leased in ranges and a client
@@ -32,7 +32,7 @@ from dray.model.names import REQUEST_KEY, UNNAMED_WRITE
 from dray.model.places import Places
 
 _PREFIXES = (UNNAMED_WRITE, REQUEST_KEY, "")
-"""How the ids of queries begin that are remembered together; the last has all others."""
+"""Queries are remembered together by the first letters of their ids; the last has all others."""
 
 
 class Outcomes:
@@ -161,7 +161,7 @@ class RememberedQueries:
 
 
 def _remembered(prefix: str) -> int:
-    """How many queries whose ids begin so are remembered."""
+    """The number of remembered queries whose ids begin so."""
     if prefix == UNNAMED_WRITE:
         return UNNAMED_WRITES_REMEMBERED
     return REQUEST_KEYS_REMEMBERED if prefix == REQUEST_KEY else QUERIES_REMEMBERED

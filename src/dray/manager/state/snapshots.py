@@ -79,7 +79,7 @@ class _QueueTaken(NamedTuple):
     others: list[bytes]
     """Single entries that are in no page, in any order."""
     express: int
-    """How many of all these are of express messages, which are left out."""
+    """The number of express messages among all these, which are left out."""
 
 
 def take_snapshots(state: State) -> Snapshots:

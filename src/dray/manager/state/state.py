@@ -63,11 +63,11 @@ class State(QueueContents):
         self.next_number = 1
         self.next_queue = FIRST_USER_QUEUE
         self.positions_from = 1
-        """Where the positions of a new queue begin: above those of all that were deleted."""
+        """The first position of a new queue: above those of all that were deleted."""
         self.arrival_routes = ArrivalRoutes()
         self.sequences = Sequences()
         self.heard: dict[int, int] = {}
-        """How far the confirmations of each outgoing stream have been acted upon."""
+        """The last confirmation of each outgoing stream that has been acted upon."""
         self.awaiting = Awaiting(self.queues, self.heard)
         """Delivered messages by their numbers: an index, made anew by `look` after a start."""
         self.prepared: dict[int, facts.Prepared] = {}
@@ -100,7 +100,7 @@ class State(QueueContents):
 
     @property
     def incoming(self) -> IncomingStreams:
-        """How far each incoming stream was accepted."""
+        """The end of what was accepted of each incoming stream."""
         return self.sequences.incoming
 
     @property

@@ -43,7 +43,7 @@ class StreamEnds:
         """Ends since the last look. Volatile: after a start the manager looks at all ends."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of stream ends."""
         return len(self._ends)
 
     def __iter__(self) -> Iterator[StreamEnd]:

@@ -37,12 +37,12 @@ class Upload(msgspec.Struct, array_like=True):
 
     @property
     def parts(self) -> int:
-        """How many records are durable."""
+        """The number of durable records."""
         return sum(len(split_tails(run)) for run in self.tails)
 
     @property
     def bytes_placed(self) -> int:
-        """How much room they take."""
+        """The bytes that they take."""
         return sum(extent.length for run in self.tails for extent in extents_of(run))
 
 
@@ -54,7 +54,7 @@ class Uploads:
         """By number, the oldest first."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of uploads."""
         return len(self.kept)
 
     def __iter__(self) -> Iterator[Upload]:
@@ -62,7 +62,7 @@ class Uploads:
         return iter(self.kept.values())
 
     def count_of(self, caller: str) -> int:
-        """How many of them a caller has begun."""
+        """The number of them that a caller has begun."""
         return sum(each.caller == caller for each in self)
 
     def get(self, number: int) -> Upload | None:

@@ -162,7 +162,7 @@ def take_up_batches(transactions: Transactions) -> None:
 
 
 def staged_counts(context: Context) -> Counter[int]:
-    """How many messages are staged for each queue, by its number."""
+    """The number of messages staged for each queue, by its number."""
     counts: Counter[int] = Counter()
     for fact in context.state.prepared.values():
         if isinstance(fact, BatchStaged):

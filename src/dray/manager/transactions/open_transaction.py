@@ -84,7 +84,7 @@ class OpenTransaction:
         self.upload = False
         """Whether it keeps what is marked in it (`uploads.py`)."""
         self.marked = 0
-        """How many of an upload's sends are durable."""
+        """The number of an upload's sends that are durable."""
         self.send_frames = 0
         self.operations = 0
         self.fact_bytes = 0

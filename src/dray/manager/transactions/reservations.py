@@ -68,7 +68,7 @@ class Reservations:
         self.reserve(transaction, queue, wanted)
 
     def _share(self, transaction: OpenTransaction, queue: StoredQueue) -> int:
-        """How many bytes more the caller of a transaction may have set aside."""
+        """The bytes that the caller of a transaction may still have set aside."""
         context = self.context
         mine = context.room.promised_to[transaction.reserver]
         free = context.room.free - context.room.low_water

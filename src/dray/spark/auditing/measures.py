@@ -1,4 +1,4 @@
-"""How much arrived in each hour and how fast, by queue and by stream."""
+"""The messages and bytes of each hour, and their delays, by queue and by stream."""
 
 from __future__ import annotations
 

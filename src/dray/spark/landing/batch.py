@@ -38,7 +38,7 @@ class Examined(NamedTuple):
     unreadable: tuple[tuple[QueueKey, str], ...] = ()
     """Queue and sequence id of what only a newer program can read."""
     files: int = 0
-    """How many rows are of large messages."""
+    """The number of rows of large messages."""
 
 
 def in_order(rows: pa.Table) -> pa.Table:

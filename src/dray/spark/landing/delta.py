@@ -142,7 +142,7 @@ class DeltaLandedTable:
             )
 
     def _read_reached(self) -> Reached:
-        """How far the last commit of a landing had come; other programs may have written since."""
+        """The end of the last commit of a landing; other programs may have written since."""
         assert self._table is not None
         number = self._table.transaction_version(_APPLICATION)
         if number is None:

@@ -1,4 +1,4 @@
-"""Where the files of a table are: behind a link, so that many of them change at once.
+"""The files of a table, behind a link, so that many of them change at once.
 
     table -> _dray/table-000002     what readers read
     _dray/table-000001              before the last compaction; kept until the next one

@@ -100,7 +100,7 @@ class LandedIds:
         self._bytes_kept = 0
         self._bounds: dict[Path, dict[str, Range]] = {}
         self.files_read = 0
-        """How often a file was read."""
+        """The number of times that a file was read."""
 
     def have(self, cover: Cover, ids: pa.Array | pa.ChunkedArray) -> list[bool]:
         """For each id, whether it is in the table."""

@@ -117,7 +117,7 @@ class Writable(Protocol):
 
 
 class PayloadTarget:
-    """Where payload bytes are written to; counts them.
+    """The file that payload bytes are written to; it counts them.
 
     `partial` is the file, where it is one: others may write into it instead.
     """

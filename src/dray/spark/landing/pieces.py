@@ -28,7 +28,7 @@ _MODE = 0o666
 
 
 class Piece(NamedTuple):
-    """Which piece of a message a task has, from 1 to `total`."""
+    """The piece of a message that a task has, from 1 to `total`."""
 
     number: int
     total: int
@@ -43,14 +43,14 @@ class Piece(NamedTuple):
 
 
 class PieceTarget:
-    """Where the bytes of a piece are written to; with a `digest`, it takes in those from 0 on."""
+    """The file that a piece is written to; with a `digest`, it takes in the bytes from 0 on."""
 
     def __init__(self, descriptor: int, digest: Digest | None = None) -> None:
         """Write into an open file, at places of one's own."""
         self._descriptor = descriptor
         self.digest = digest
         self.digested = 0
-        """How many bytes from the beginning of the file the digest has taken in."""
+        """The bytes from the beginning of the file that the digest has taken in."""
 
     def write_at(self, offset: int, data: memoryview) -> None:
         """Write all of `data` at `offset`."""

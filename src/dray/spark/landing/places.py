@@ -72,7 +72,7 @@ class FolderPayloads(NamedTuple):
 
 
 Payloads = FolderPayloads | StorePayloads
-"""Where payloads are put. It goes to the executors pickled."""
+"""The place for payloads. It goes to the executors pickled."""
 
 
 def payloads_in(folder: str) -> Payloads:
@@ -83,7 +83,7 @@ def payloads_in(folder: str) -> Payloads:
 
 
 def payloads_of(directory: Path) -> Payloads:
-    """Where the payloads of a landing into `directory` are."""
+    """The place of the payloads of a landing into `directory`."""
     try:
         return StorePayloads((directory / _URL_NOTE).read_text().strip())
     except FileNotFoundError:

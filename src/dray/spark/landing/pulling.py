@@ -37,7 +37,7 @@ class PullInto(NamedTuple):
     puller: ManagerPuller
     fail_on_data_loss: bool = False
     ranges: Path = Path()
-    """Where the small messages of a range are written to."""
+    """The file that the small messages of a range are written to."""
     attempt: str = ""
     """Tells the files of this micro-batch from those of a driver that was killed."""
 

@@ -31,7 +31,7 @@ COMMIT_EVERY_S = 10.0
 
 
 class BatchLimits(NamedTuple):
-    """How much of each kind one micro-batch takes; without rows, what fits the kind.
+    """The most of each kind that one micro-batch takes; without rows, what fits the kind.
 
     One that has less than half of that waits until `every_s` seconds after the one before.
     """
@@ -94,7 +94,7 @@ def _where(url: str, queue: str, credentials: str | None) -> dict[str, str]:
 
 
 def between_commits(seconds: float, idle_s: float | None) -> float:
-    """How long a micro-batch waits: not so long that an idle landing ends before it."""
+    """The wait of a micro-batch: shorter than the time after which an idle landing ends."""
     return seconds if idle_s is None else min(seconds, idle_s / 2)
 
 

@@ -55,7 +55,7 @@ class TransactionReached(NamedTuple):
 
 
 class QueueReached(NamedTuple):
-    """How far landing has come in one queue.
+    """The end of a landing in one queue.
 
     `holed` are sequence ids that the table has as holes and whose other parts may still be there.
     `transactions` has the last one of each source that is not complete.
@@ -69,18 +69,18 @@ class QueueReached(NamedTuple):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """How far landing has come: `queues` by manager id and queue name, `ids` by source."""
+    """The ends of a landing: `queues` by manager id and queue name, `ids` by source."""
 
     queues: dict[str, dict[str, QueueReached]] = {}
     commits: int = 0
     ids: Cover = {}
 
     def queue(self, manager_id: str, queue: str) -> QueueReached:
-        """How far it has come in one queue."""
+        """Its end in one queue."""
         return self.queues.get(manager_id, {}).get(queue, QueueReached())
 
     def birth(self, manager_id: str, queue: str, born: int) -> QueueReached:
-        """How far it has come in one birth of a queue; nowhere, if it knows another birth."""
+        """Its end in one birth of a queue; nowhere, if it knows another birth."""
         reached = self.queue(manager_id, queue)
         return reached if reached.born == born else QueueReached(born=born)
 
@@ -213,7 +213,7 @@ def _locked(directory: Path) -> StoreLocked:
 
 
 def read_footer(path: Path) -> Reached:
-    """How far landing had come with a commit; raises `StoreCorrupt`."""
+    """The ends of a landing with a commit; raises `StoreCorrupt`."""
     try:
         metadata = pq.read_schema(path).metadata or {}
         return msgspec.json.decode(metadata[FOOTER_KEY], type=Reached)

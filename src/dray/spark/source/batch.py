@@ -30,7 +30,7 @@ class BatchReader(Reading, DataSourceReader):
         return chain.from_iterable(map(self.wanted.within, spans(start, end)))
 
     def _ends(self) -> tuple[Offsets, Offsets]:
-        """Where the query begins and ends."""
+        """The beginning and the end of the query."""
         options = self.options
         start = self._offsets_of(options.starting, options.starting_time, "startingOffsets")
         ending = self._offsets_of(options.ending, options.ending_time, "endingOffsets")

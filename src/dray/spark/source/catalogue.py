@@ -51,7 +51,7 @@ _TASK_BYTES_MIN = 64 << 10
 
 
 class Reach(NamedTuple):
-    """How far one queue can be read; with limits also how many messages and bytes that is.
+    """The end to which one queue can be read; with limits also the messages and bytes up to it.
 
     `receipt` is that of the answer, if the queue manager was asked.
     """
@@ -150,7 +150,7 @@ class Catalogue:
         return existing is not None and span.queue not in existing
 
     def place(self, span: QueueSpan) -> QueuePlace:
-        """Where a range is to be read.
+        """The place to read a range from.
 
         Raises `QueueNotFound` if its queue is gone, `QueueRecreated` if it is another one now.
         """
@@ -187,7 +187,7 @@ class Catalogue:
                 check_birth(place.birth, offset["born"])
 
     def latest(self, start: Offsets, ending: Offsets | None = None) -> Offsets:
-        """How far all queues reach; those that `ending` names not beyond the position there."""
+        """The ends of all queues; for those that `ending` names, not beyond the position there."""
         end, ends = start, ending or {}
         for place in self.places:
             last = position_in(ends, place.birth) if has_position(ends, place.birth) else None
@@ -218,7 +218,7 @@ class Catalogue:
         return offsets
 
     def count(self, span: QueueSpan) -> int:
-        """How many messages of a range there are."""
+        """The number of messages in a range."""
         return sum(each.messages for each in self._pieces(span, 1))
 
     def reach(
@@ -231,7 +231,7 @@ class Catalogue:
         upto: int | None = None,
         start: Offsets | None = None,
     ) -> Reach:
-        """How far one queue can be read from a position, within limits and not beyond `upto`.
+        """The end to which one queue can be read from a position, within limits and up to `upto`.
 
         It ends before the first message that a transaction holds. A single row is given even if it
         is over `bytes_max`. Raises `QueueRecreated` if the queue was made again since it was found.

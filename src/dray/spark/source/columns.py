@@ -86,7 +86,7 @@ class MessageColumns:
             self._check_sums(ends)
 
     def __len__(self) -> int:
-        """How many messages there are."""
+        """The number of messages."""
         return len(self.rows)
 
     @property

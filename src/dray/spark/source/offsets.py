@@ -1,4 +1,4 @@
-"""How far a query has read: for every queue of every manager, its birth number and a lookup id.
+"""The offset of a query: for every queue of every manager, its birth number and a lookup id.
 
 Spark keeps offsets as JSON in its checkpoint:
 
@@ -62,7 +62,7 @@ class QueuePlace(NamedTuple):
 
     @property
     def birth(self) -> QueueBirth:
-        """Which birth of which queue this is."""
+        """The queue, and its birth."""
         return QueueBirth(self.manager_id, self.queue, self.born)
 
 

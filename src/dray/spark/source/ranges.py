@@ -54,7 +54,7 @@ def measure(
     planned: bool = False,
     receipt: bytes = b"",
 ) -> RangeMeasured:
-    """How far a queue can be read behind a position, in one request.
+    """The range of a queue that can be read behind a position, by one request.
 
     `receipt` is that of an earlier answer: the queue manager notices if its store was put back
     since, and gives the queue a new birth number.

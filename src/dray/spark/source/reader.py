@@ -66,7 +66,7 @@ _Result = TypeVar("_Result")
 
 
 class Limits(NamedTuple):
-    """How much one micro-batch may take of each queue; None is no limit."""
+    """The most that one micro-batch takes of each queue; None is no limit."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -273,7 +273,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._next_commit_at = self._next_look_at = 0.0
 
     def initialOffset(self) -> Offsets:
-        """Where a query begins that has no checkpoint."""
+        """The offset at which a query without a checkpoint begins."""
         since = self.options.starting_time
         if since is not None:
             return self.ask(lambda: self.catalogue.offsets_at(since))
@@ -299,7 +299,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        """How far the next micro-batch reads."""
+        """The offset up to which the next micro-batch reads."""
         _check_form(start)
         if self._is_early() and time.monotonic() < self._next_look_at:
             return start
@@ -362,7 +362,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return end
 
     def reportLatestOffset(self) -> Offsets | None:
-        """How far the queues can be read now, so that the progress of a query shows its lag."""
+        """The end of the queues now, so that the progress of a query shows its lag."""
         if self.options.rows_max is None and self.options.bytes_max is None:
             return self._reached
         return self.ask(lambda: self.catalogue.latest(self._reached))

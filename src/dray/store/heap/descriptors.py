@@ -1,4 +1,4 @@
-"""Which heap files have a descriptor: a few hundred at a time, for there may be thousands of files.
+"""The heap files that have a descriptor: a few hundred at a time of what may be thousands.
 
 The one that was not used for longest goes first. A file that is dirty, or that a sync has captured,
 keeps its descriptor, because the kernel reports a failed write-back only to descriptors that were

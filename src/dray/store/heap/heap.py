@@ -77,7 +77,7 @@ class Heap:
 
     @property
     def express_memory(self) -> tuple[int, int]:
-        """How many bytes of express messages may be in memory, and how many are."""
+        """The bytes of express messages that may be in memory, and those that are."""
         return self._express_bytes, self._memory_bytes
 
     @property
@@ -260,7 +260,7 @@ class Heap:
         ]
 
     def live_blocks(self) -> dict[int, bytes]:
-        """Which blocks of each lasting file are live: one bit each, see `LiveBlocks.bits`."""
+        """The live blocks of each lasting file: one bit each, see `LiveBlocks.bits`."""
         return {
             each.number: each.blocks.bits()
             for each in self._files.values()
@@ -310,7 +310,7 @@ class Heap:
 
     @property
     def unsynced_bytes(self) -> int:
-        """How many bytes `dirty_ranges` covers."""
+        """The number of bytes that `dirty_ranges` covers."""
         return sum(each.stop - each.start for each in self.dirty_ranges())
 
     def capture(self, *, copied: bool = False) -> list[Capture]:

@@ -23,7 +23,7 @@ from dray.store.limits import BEGIN_BYTES_MIN, BLOCK_BYTES, COPIED_BYTES_MAX, WR
 
 
 class Extent(NamedTuple):
-    """Where some bytes lie: `length` bytes at `offset` in heap file number `file`."""
+    """The place of some bytes: `length` bytes at `offset` in heap file number `file`."""
 
     file: int
     offset: int
@@ -34,7 +34,7 @@ _extent_of: Callable[[tuple[int, int, int]], Extent] = partial(tuple.__new__, Ex
 
 
 class LiveBlocks:
-    """How many bytes of each block of a file are live."""
+    """The number of live bytes in each block of a file."""
 
     __slots__ = ("_bits", "_counts", "_start", "_stop")
 
@@ -198,8 +198,8 @@ class HeapFile:
         """The uncovered bytes, if one write wrote them and the log may copy them; else none."""
         self.settled = False
         """Whether its name and its size are durable for certain."""
-        # How often it was rewound; positions of different eras cannot be compared.
         self.era = 0
+        """The number of its rewinds; positions of different eras cannot be compared."""
         self.writes = 0
         self.synced = 0
         self.pins = 0
@@ -214,7 +214,7 @@ class HeapFile:
 
     @property
     def uncovered_bytes(self) -> int:
-        """How many bytes it has that no ended sync covers and the log has no copies of."""
+        """The number of its bytes that no ended sync covers and the log has no copies of."""
         return self.position - max(self.dirty_from, self.copied_to)
 
     def write(self, file: File, data: ReadableBuffer) -> None:

@@ -103,7 +103,7 @@ def read_map(disk: ReadableDisk, generation: int) -> FoundMap:
 def compare(
     name: str, mapped: Mapping[int, bytes], live: Mapping[int, bytes]
 ) -> list[Disagreement]:
-    """Where live blocks are missing from a map."""
+    """The live blocks that are missing from a map."""
     found = []
     for file, bits in sorted(live.items()):
         beyond = int.from_bytes(bits, "little") & ~int.from_bytes(mapped.get(file, b""), "little")

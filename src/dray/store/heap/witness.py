@@ -1,4 +1,4 @@
-"""How far the log was durable, noted outside of the log: in `lock` and in the maps.
+"""The durable end of the log, noted outside of the log: in `lock` and in the maps.
 
     offset  bytes  field    the same in each of these files, all numbers little-endian
     64      4      magic    "DEND"

@@ -44,7 +44,7 @@ class Copies:
         copies.append(CopiedBytes(copied.start, copied.stop, lsn))
 
     def lsn_of(self, copied: DirtyRange) -> int | None:
-        """Where the log has all the bytes of a part of a heap file; None if it does not."""
+        """The place in the log of all the bytes of a part of a heap file; None if it lacks some."""
         starts, copies = self._by_file.get(copied.file, ((), ()))
         at = bisect_right(starts, copied.start) - 1
         if at < 0 or copies[at].stop < copied.stop:

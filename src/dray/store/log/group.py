@@ -79,7 +79,7 @@ class Group(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next group begins."""
+        """The offset of the next group."""
         return self.lsn + padded(self.length)
 
 

@@ -1,4 +1,4 @@
-"""Which file of each checkpoint pair is the one to keep, and which is to be written next.
+"""The file of each checkpoint pair to keep, and the one to write next.
 
 Both pairs are written together, the file of each that is not in use. So whatever happens while they
 are written, the two in use stay, and the log is kept back to the older file of each, so that one

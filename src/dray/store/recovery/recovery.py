@@ -162,7 +162,7 @@ class Replay:
         self._reader = LogReader(log, capacity)
         self.used = found.chosen()
         self.mark = min(self.used.values(), key=lambda mark: (mark.lsn, mark.facts))
-        """Where the replay begins: the older of the two."""
+        """The position at which the replay begins: the older of the two."""
         self.facts = max(mark.facts for mark in self.used.values())
         """So many facts are in one snapshot at least."""
         self.verified = 0
@@ -181,7 +181,7 @@ class Replay:
         self.damaged = list(found.seen.damaged)
 
     def follow(self) -> Chain:
-        """Where the log ends. Raises StoreCorrupt if something durable is missing from it."""
+        """The end of the log. Raises StoreCorrupt if something durable is missing from it."""
         mark = self.mark
         durable = max([mark.lsn, *(each.lsn for each in self._found.seen.marks)])
         fresh = self._found.row.act is Act.FRESH
@@ -421,7 +421,7 @@ def _count(stock: dict[int, Occupancy], run: Extent) -> None:
 
 
 def _by_file(extents: Iterable[Extent]) -> list[tuple[str, int]]:
-    """How many lie in each file, by its name."""
+    """The number in each file, by its name."""
     return sorted(Counter(file_name(extent.file) for extent in extents).items())
 
 

@@ -107,7 +107,7 @@ class Survey(NamedTuple):
         return sorted(mine, key=lambda mark: -mark.generation)
 
     def chosen(self) -> dict[tuple[str, ...], Mark]:
-        """Which file of each pair is used: the newest two that were written together.
+        """The file of each pair that is used: the newest two that were written together.
 
         A crash between the two leaves one pair a generation ahead, and what only its snapshot had
         nobody was told; only where damage has left no two of a generation, the newest of each.

@@ -32,7 +32,7 @@ class Hole(NamedTuple):
 
 
 def plan(sent: Sequence[SentFile]) -> list[tuple[SentFile, list[int]]]:
-    """Which fragments to lose: of the largest files, a pair in the middle, the last, the first."""
+    """The fragments to lose: of the largest files, a pair in the middle, the last, the first."""
     victims = sorted(sent, key=lambda file: (-file.origin.fragment_count, file.origin.label))
     chosen = []
     for turn, file in enumerate(victims[:VICTIMS_MAX]):

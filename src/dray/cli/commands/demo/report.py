@@ -17,7 +17,7 @@ COMPLAINTS_SHOWN = 20
 
 @dataclass
 class Legs:
-    """How long each leg took, for how many bytes."""
+    """The time that each leg took, and its bytes."""
 
     sent_bytes: int = 0
     send_s: float = 0.0

@@ -43,7 +43,7 @@ class DemoFile(NamedTuple):
 
     @property
     def fragment_count(self) -> int:
-        """How many fragments it becomes."""
+        """The number of its fragments."""
         return -(-self.size // FRAGMENT_BYTES_MAX)
 
 

@@ -29,7 +29,7 @@ HASHED_AT_ONCE = 1 << 20
 
 
 class JobOrder(msgspec.Struct, frozen=True):
-    """Where to read, where to land, and where the rows of the chain go."""
+    """The places to read from, to land in, and for the rows of the chain."""
 
     url: str
     queue: str
