@@ -145,7 +145,8 @@ def _of_files(queues: list[QueueInfo]) -> Iterator[DoctorFinding]:
                 each.name,
                 f"{counted(each.unreadable_count)} of {each.name!r} cannot be read, because a file"
                 " of the data directory is missing or was cut off; the log of the last start names"
-                " it: bring it back and start again, or restore a backup",
+                " it: bring it back and start again, or restore a backup, or purge the queue to"
+                " give these messages up",
             )
 
 

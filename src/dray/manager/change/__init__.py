@@ -53,6 +53,7 @@ from dray.manager.change.purging import (
     cut_into_portions,
     drop_large,
     first_portion,
+    give_up_unreadable,
     leave,
     leave_all,
     purge,

@@ -76,7 +76,7 @@ from dray.wire.record import (
 
 RECEIVED = MessageClass.ACK_RECEIVE
 _KEPT = COPY_DEAD_LETTER | COPY_JOURNAL
-_KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
+KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 """Messages in these queues have already ended: taking them out tells no sender again."""
 
 
@@ -128,13 +128,13 @@ class Departures:
             self._tell_of_refusal(queue, packed, message_class)
             return
         if keeper is None and not copies:
-            if message_class != RECEIVED and queue.kind not in _KEEPERS:
+            if message_class != RECEIVED and queue.kind not in KEEPERS:
                 self._ended[queue, route_of(tail_of(packed)), message_class] += 1
             return
         # No time runs where it is kept.
         tail = with_expiry(tail_of(packed), 0)
         kept = keeper is not None and self._join(keeper, tail)
-        if copies and queue.kind not in _KEEPERS:
+        if copies and queue.kind not in KEEPERS:
             self._tell(queue, unpack(packed), tail, message_class, kept=kept)
 
     def confirmed(self, packed: bytes | None, message_class: int) -> bool:

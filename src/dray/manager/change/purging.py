@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Final
@@ -9,10 +10,11 @@ from typing import Final
 from dray.errors import MessageNotFound
 from dray.large.join import SequenceKey
 from dray.manager.change.commit_fact import CommitFact, forget_parts
-from dray.manager.change.ends import is_refusal
+from dray.manager.change.departures import KEEPERS
+from dray.manager.change.ends import is_refusal, note_ends
 from dray.manager.context import Context
 from dray.manager.entries import TAIL_BYTES, any_asks_in, lookup_id_of, unpack
-from dray.manager.facts import PurgePending, pack_lookups
+from dray.manager.facts import Confirmation, PurgePending, pack_lookups
 from dray.manager.queue import POSITION_BYTES, StoredQueue, cost_of_leaving
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
@@ -125,7 +127,49 @@ def purge(context: Context, queue: StoredQueue) -> Generator[None, None, Done]:
         leave(context, queue, lookup_ids, why)
         count += len(lookup_ids)
         yield
+    count += yield from give_up_unreadable(context, queue, upto, why)
     return Done(count)
+
+
+def give_up_unreadable(
+    context: Context, queue: StoredQueue, upto: int, why: MessageClass
+) -> Generator[None, None, int]:
+    """Work: remove what was put aside below a position; gives how many these were.
+
+    Nobody can read it, so no dead letter and no acknowledgment can follow. What an outgoing queue
+    has put aside may have been delivered before the start that did so.
+    """
+    count = 0
+    if queue.outgoing:
+        why = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+    while context.state.queues.get(queue.number) is queue:
+        aside = (each for each in queue.index.aside_entries() if lookup_id_of(each) < upto)
+        found = first_portion(context, aside)
+        if not found:
+            break
+        _give_up(context, queue, found, why)
+        count += len(found)
+        yield
+    return count
+
+
+def _give_up(
+    context: Context, queue: StoredQueue, unreadable: list[bytes], why: MessageClass
+) -> None:
+    """Messages leave a queue unread: only their numbers are known to tell their sources of."""
+    fact = CommitFact(context)
+    ended: Counter[int] = Counter()
+    for entry in map(unpack, unreadable):
+        route = context.state.arrival_routes.numbered(entry.route)
+        if route is not None and entry.copies:
+            told = Confirmation(entry.number, why, "", "", route.told_origin)
+            fact.departures.pass_on(route, told)
+        else:
+            ended[entry.route] += 1
+    fact.drop(queue, list(map(lookup_id_of, unreadable)))
+    fact.record()
+    for route_number, times in ended.items() if queue.kind not in KEEPERS else ():
+        note_ends(context, queue, why, route=route_number, count=times)
 
 
 def purge_message(

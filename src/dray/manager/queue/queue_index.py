@@ -217,6 +217,10 @@ class QueueIndex:
         """Positions of messages put aside, above one and up to another, rising."""
         return sorted(lookup_id for lookup_id in self._aside if after < lookup_id <= upto)
 
+    def aside_entries(self) -> list[bytes]:
+        """The entries of messages put aside, by position."""
+        return [self._aside[lookup_id] for lookup_id in sorted(self._aside)]
+
     @property
     def aside_count(self) -> int:
         """Messages put aside."""

@@ -22,6 +22,7 @@ from dray.manager.change import (
     check_queue_share,
     create_queue,
     give_up_outgoing,
+    give_up_unreadable,
     held_by_route,
     journal_of,
     leave_all,
@@ -258,6 +259,7 @@ def _let_go(context: Context, queue: StoredQueue) -> Iterator[None]:
     if queue.outgoing:
         yield from give_up_outgoing(context, queue)
     why = _why_deleted(queue)
+    yield from give_up_unreadable(context, queue, queue.next_lookup_id, why)
     while asked := [lookup_id_of(each) for each in queue.index.everything() if copies_of(each)]:
         yield from leave_all(context, queue, asked, why, held=True)
         if context.state.queues.get(queue.number) is not queue:

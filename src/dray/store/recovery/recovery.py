@@ -127,7 +127,8 @@ class RecoveryReport:
         found += [f"{name} was cut off, but has everything that counts" for name in self.cut]
         found += [
             f"event {MESSAGE_FILE_UNREADABLE}: {counted(count)} in {name} cannot be read and"
-            " went into quarantine; bring the file back and start again, or restore a backup"
+            " are kept unread; bring the file back and start again, restore a backup, or purge"
+            " their queue to give them up"
             for name, count in _by_file(self.quarantined)
         ]
         found += [

@@ -8,8 +8,10 @@ import pytest
 
 from dray.errors import ReceiveTimeout
 from dray.manager.entries import unpack
+from dray.model.classes import MessageClass
 from dray.model.message import Message
 from dray.store.kinds import file_name
+from dray.wire.queue_frames import DeleteQueue, PurgeQueue
 from dray.wire.range_frames import MeasureRange
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
@@ -41,8 +43,8 @@ def filled(driver: ManagerDriver) -> ManagerDriver:
     return driver
 
 
-def send(caller: Caller, number: int, body: bytes) -> None:
-    caller.send(number, Message(body=body))
+def send(caller: Caller, number: int, body: bytes, **more: object) -> None:
+    caller.send(number, Message(body=body, **more))
 
 
 def bodies(driver: ManagerDriver, count: int) -> list[int]:
@@ -112,3 +114,67 @@ def test_one_for_another_manager_stays_while_what_is_behind_it_is_delivered(tmp_
         caller = net["a"].session()
         send(caller, caller.open(there), b"behind the checkpoint")
         net.advance(31.0)
+
+
+@pytest.mark.parametrize("wish", [None, True])
+@pytest.mark.parametrize("frame", ["purge", "delete"])
+def test_a_purge_and_a_deletion_take_what_cannot_be_read(tmp_path, frame, wish):
+    """A deletion looked for ever for who had asked for a dead letter, and a purge left them."""
+    net = Net(tmp_path, "ac")
+    there, caller = net["c"].session(), net["a"].session()
+    there.create("orders")
+    to_there = caller.open(address("c", "orders"))
+    for nth in range(3):
+        send(caller, to_there, bytes([nth]) * SIZE, use_dead_letter_queue=wish)
+    net.deliver()
+    own = net["c"].session()
+    send(own, own.open("orders"), b"3" * SIZE, use_dead_letter_queue=wish)
+    net["c"].leave_unchecked()
+    file, image = lose(net["c"], "orders", 1)
+    net.cut("a", "c")
+    net["c"].start()
+    net.advance(31.0)
+    caller = net["c"].session()
+    if frame == "purge":
+        number = caller.open("orders")
+        assert caller.call(PurgeQueue(number)).count == 4
+        assert info(net["c"]).byte_count == info(net["c"]).unreadable_count == 0
+    else:
+        caller.call(DeleteQueue("orders"))
+    net.advance(2.0)
+    ended = "ended-purged" if frame == "purge" else "ended-deleted"
+    warned = [each for each in net["a"].manager.notices() if each.kind == ended]
+    assert sum(each.times for each in warned) == 3
+    why = MessageClass.NACK_Q_PURGED if frame == "purge" else MessageClass.NACK_Q_DELETED
+    kept, _ = net["a"].session().what_is_in("system$;deadxact", peek=True)
+    assert [each.message_class for each in kept] == [why] * (3 if wish else 0)
+    net["c"].store.close(net["c"].manager.snapshot())
+    file.write_bytes(image)
+    net["c"].start()
+    queues = look_into(net["c"].manager).state.queues
+    assert sum(len(each.index) for each in queues if each.name == "orders") == 0
+
+
+def test_a_purge_of_an_outgoing_queue_takes_what_its_stream_has_passed(tmp_path):
+    net = Net(tmp_path, "ac")
+    net["c"].session().create("orders")
+    net.block("a", "c")
+    caller, there = net["a"].session(), address("c", "orders")
+    for nth in range(3):
+        send(caller, caller.open(there), bytes([nth]) * SIZE)
+    send(caller, caller.create("here"), b"in a file that is there")
+    outgoing = next(each.name for each in look_into(net["a"].manager).state.queues if each.outgoing)
+    lose(net["a"], outgoing, 1)
+    net["a"].start()
+    net.unblock("a", "c")
+    net.advance(31.0)
+    caller = net["a"].session()
+    assert caller.call(PurgeQueue(caller.open(there))).count == 1
+    assert "ended-in-doubt" in [each.kind for each in net["a"].manager.notices()]
+    send(caller, caller.open(there), b"behind")
+    net.deliver()
+    net.crash("a")
+    net.advance(31.0)
+    reader = net["c"].session()
+    found = reader.receive(reader.open("orders"), max_messages=9)[1]
+    assert [each[0] for each in found] == [0, 2, ord("b")]
