@@ -15,11 +15,12 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Generator, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 import crc32c
 
-from dray.errors import DrayError, Misuse
+from dray.errors import DrayError, Misuse, StoreCorrupt
 from dray.manager.change import QUARANTINE
 from dray.manager.context import Context
 from dray.manager.entries import claims_in, entries_in, place_in, place_of, split_tails
@@ -29,7 +30,7 @@ from dray.manager.session import Session
 from dray.manager.state import State, take_snapshots
 from dray.manager.works import Works
 from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
-from dray.store.heap.heap import Extent
+from dray.store.heap.heap import Extent, file_name
 from dray.store.heap.heap_file import missing_file
 from dray.store.kinds import KIND_AT, Kind
 from dray.wire.archive import pack_runs
@@ -191,7 +192,7 @@ class Backups:
         """Work: write down and list what was taken; each portion takes its time."""
         context, pinned, taken_us = self.context, self._pinned, self.context.now_us
         try:
-            for _ in run.prepare(context.store):
+            for _ in chain(_check_readable(context), run.prepare(context.store)):
                 yield True
                 if self.runs.get(session.number) is not run:
                     # Its client is gone.
@@ -226,6 +227,24 @@ class Backups:
         if run is not None:
             for file in run.files if run.is_prepared else self._pinned:
                 self.context.store.unpin(file)
+
+
+def _check_readable(context: Context) -> Iterator[None]:
+    """Refuse if there are messages that the start could not read."""
+    for queue in list(context.state.queues):
+        for packed in queue.index.aside_entries():
+            extent, _ = place_in(packed)
+            try:
+                context.store.read(extent)
+            except StoreCorrupt as error:
+                raise StoreCorrupt(
+                    f"{file_name(extent.file)} is missing or was cut off, and {queue.name!r} has"
+                    " messages in it; bring the file back and start again, or purge that queue to"
+                    " give them up",
+                    event=error.event,
+                    file=error.file,
+                ) from error
+            yield
 
 
 def _begun(context: Context, run: BackupRun, taken_us: int) -> BackupBegun:

@@ -163,12 +163,13 @@ def test_nothing_is_drawn_of_a_backup_that_is_being_prepared(driver: ManagerDriv
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(driver: ManagerDriver):
+@pytest.mark.parametrize("lost", [Path.unlink, lambda file: os.truncate(file, 40_000)])
+def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(driver: ManagerDriver, lost):
     caller = driver.session()
     queue = caller.create("orders")
     for _ in range(9):
         caller.send(queue, Message(body=os.urandom(30_000)))
-    (driver.path / "storage" / "p0000002.mq").unlink()
+    lost(driver.path / "storage" / "p0000002.mq")
     driver.crash()
     caller = driver.session()
     for _ in range(2):
@@ -178,6 +179,7 @@ def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(driver: Man
         (answer,) = caller.answers(request)
         assert isinstance(answer.head, frames.Failed)
         assert (answer.head.error, answer.head.fields["file"]) == ("store-corrupt", "p0000002.mq")
+        assert "purge that queue" in answer.head.sentence
     caller.call(queue_frames.DeleteQueue("orders"))
     assert driver.store.live_bytes == 0
     assert driver.store.counters.free_heap_files >= driver.store.counters.heap_files - 4
