@@ -18,6 +18,8 @@ def record_of(info: QueueInfo) -> dict[str, str]:
     for size in ("byte_count", "journal_bytes", "express_bytes", "quota", "journal_quota"):
         told[size] = size_text(getattr(info, size))
     told["transactional"] = yes_or_no(info.transactional)
+    told["digest"] = info.digest or "blake3 (default)"
+    told["oldest_time"] = time_text(info.oldest_time)
     if info.delivery is not None:
         told |= _delivery(info.delivery)
     return {key.replace("_", " "): value for key, value in told.items()}
