@@ -126,8 +126,8 @@ class Transactions:
                 self.aborted_transactions.add(
                     oldest.number,
                     "the transaction was aborted because nothing happened in it for"
-                    f" {context.config.idle_transaction_s:g} seconds; nothing of it is kept, do it"
-                    " again",
+                    f" {context.config.idle_transaction_s:g} s (idle_transaction_s); nothing of it"
+                    " is kept, do it again",
                 )
 
     def _use(self, transaction: OpenTransaction) -> None:

@@ -39,7 +39,7 @@ def test_what_an_idle_transaction_held_is_given_back_and_its_next_use_told_why(
         message_frames.Prepare(transaction, 1),
         message_frames.Receive(queue, transaction, 0.0),
     ):
-        with pytest.raises(errors.TransactionAborted, match="nothing happened in it for 60 sec"):
+        with pytest.raises(errors.TransactionAborted, match=r"for 60 s \(idle_transaction_s"):
             caller.call(use)
     assert caller.receive(queue)[1] == [b"held"]
     assert driver.store.live_bytes == 0
