@@ -103,7 +103,8 @@ def test_metrics_count_the_journal_of_a_queue_as_used_and_the_source_journal_by_
             found = samples(ask(port, "/metrics")[1])
     labels = (("kind", "private"), ("queue", "orders"))
     assert found["dray_queue_journal_messages", *labels] == 1
-    assert found["dray_queue_copies_skipped_total", *labels] == 1
+    skipped = "dray_queue_copies_skipped_total"
+    assert found[skipped, *labels] == sum(n for key, n in found.items() if key[0] == skipped) == 1
     assert found["dray_used_bytes",] == found["dray_queue_journal_bytes", *labels] == 1_000
     assert found["dray_journal_used_bytes",] == kept >= 1_000
 

@@ -11,6 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from dray.model.classes import QueueKind
 from dray.model.queue import ManagerInfo, QueueInfo
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -164,8 +165,8 @@ OF_A_QUEUE: Final[tuple[MetricFamily[QueueInfo], ...]] = (
     ),
     MetricFamily(
         "dray_queue_copies_skipped_total",
-        "Copies for which a quota had no room, since the start.",
-        lambda q: q.copies_skipped,
+        "Copies for which a quota had no room, since the start; those for its journal, too.",
+        lambda q: None if q.kind is QueueKind.JOURNAL else q.copies_skipped,
     ),
     MetricFamily(
         "dray_outgoing_refused_messages",
