@@ -155,11 +155,13 @@ def warn_of_end(
     *,
     kept_in: int = 0,
     kept_there: bool = False,
+    came_late: bool = False,
     times: int = 1,
 ) -> None:
     """Tell the operator of a source that messages to `queue` have ended without being received.
 
-    `kept_in` is the number of the dead-letter queue that has them, if one has.
+    `kept_in` is the number of the dead-letter queue that has them, if one has. `came_late` if
+    nothing waited for word of them: a dead letter in doubt may be there, or never was asked for.
     """
     if not message_class & _NEGATIVE:
         return
@@ -170,6 +172,8 @@ def warn_of_end(
         where = f"it is kept as a dead letter in {name!r}"
     elif kept_there:
         where = "another manager keeps it as a dead letter"
+    elif came_late:
+        where = "it is a dead letter only if a warning that it was in doubt said so"
     elif message_class & DAMAGED_THERE:
         where = "look at it there"
     context.notices.add(end.kind, queue, f"{end.sentence}; {where}", times)

@@ -312,8 +312,14 @@ def _own(
         return []
     packed = context.state.awaiting.take(told.number)
     kept = not kept_there and fact.departures.confirmed(packed or undelivered, why)
-    kept_in = DEAD_TRANSACTIONAL if kept else 0
-    warn_of_end(context, queue.name, why, kept_in=kept_in, kept_there=kept_there)
+    warn_of_end(
+        context,
+        queue.name,
+        why,
+        kept_in=DEAD_TRANSACTIONAL if kept else 0,
+        kept_there=kept_there,
+        came_late=packed is None and undelivered is None,
+    )
     return [lookup_id_of(packed)] if packed is not None else []
 
 

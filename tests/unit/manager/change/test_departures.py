@@ -196,6 +196,21 @@ def test_no_word_in_time_puts_a_delivered_message_in_doubt(pair: Pair) -> None: 
     assert dead(pair.source.session()) == [(in_doubt, b"?")]
 
 
+def test_word_that_comes_after_the_doubt_denies_no_dead_letter(pair: Pair) -> None:  # noqa: F811
+    caller = pair.source.session()
+    doubtful = Message(body=b"?", use_dead_letter_queue=True, time_to_be_received=60.0)
+    caller.send(caller.open(ADDRESS), doubtful)
+    pair.deliver()
+    pair.cut()
+    for driver in (pair.source, pair.destination):
+        driver.advance(61.0)
+    pair.deliver()
+    first, second = pair.source.manager.notices()
+    assert (first.kind, second.kind) == ("ended-in-doubt", "ended-expired")
+    assert "it is kept as a dead letter in 'system$;deadxact'" in str(first)
+    assert "it is a dead letter only if a warning that it was in doubt said so" in str(second)
+
+
 def test_what_expires_at_its_destination_is_no_doubt_while_that_can_be_heard(
     pair: Pair,  # noqa: F811
 ) -> None:
