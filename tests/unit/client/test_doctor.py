@@ -105,6 +105,26 @@ def test_a_full_quota_leads_to_the_journals_of_queues_too():
     assert "raise it with its option, or with `Manager.set_quota`" in found.sentence
 
 
+def test_a_quota_counts_sub_queues_and_may_be_one_of_any_queue():
+    """The messages of a full queue may all lie in its poison queue, or wait for another manager."""
+    kinds = {
+        "orders": QueueKind.PRIVATE,
+        "orders;poison": QueueKind.SUB,
+        "dray://h:7340/q": QueueKind.OUTGOING,
+        "system$;deadxact": QueueKind.SYSTEM,
+    }
+    queues = [
+        QueueInfo(name=name, kind=kind, transactional=True, byte_count=50,
+                  quota={QueueKind.PRIVATE: 100, QueueKind.SUB: None}.get(kind, 50))
+        for name, kind in kinds.items()
+    ]  # fmt: skip
+    found = list(_of_quotas(_manager_with(), queues))
+    assert [each.queue for each in found] == ["orders", "dray://h:7340/q", "system$;deadxact"]
+    assert "100% full (100 B of 100 B); receive or move messages, also of its sub" in (
+        found[0].sentence
+    )
+
+
 def test_a_quota_that_admits_nothing_is_full():
     queue = QueueInfo(name="closed", kind=QueueKind.PRIVATE, transactional=True, quota=0)
     (found,) = _of_quotas(_manager_with(), [queue])

@@ -25,6 +25,7 @@ import shlex
 import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import aclosing
 from functools import partial
@@ -102,14 +103,18 @@ def _of_quotas(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[DoctorFin
         ("", whole, "journal quota", info.journal_bytes_used, info.journal_quota,
          "`dray queue purge 'system$;journal'`, retry or drop dead letters"),
     ]  # fmt: skip
+    in_sub_queues = Counter[str]()
     for each in queues:
-        if each.kind is QueueKind.PRIVATE:
-            rows += [
-                (each.name, repr(each.name), "quota", each.byte_count, each.quota,
-                 "receive or move messages"),
-                (each.name, repr(each.name), "journal quota", each.journal_bytes,
-                 each.journal_quota, f"`dray queue purge {shlex.quote(each.name + ';journal')}`"),
-            ]  # fmt: skip
+        if each.kind is QueueKind.SUB:
+            in_sub_queues[each.name.partition(";")[0]] += each.byte_count
+    for each in queues:
+        below = in_sub_queues[each.name]
+        rows += [
+            (each.name, repr(each.name), "quota", each.byte_count + below, each.quota,
+             f"receive or move messages{', also of its sub-queues' if below else ''}"),
+            (each.name, repr(each.name), "journal quota", each.journal_bytes,
+             each.journal_quota, f"`dray queue purge {shlex.quote(each.name + ';journal')}`"),
+        ]  # fmt: skip
     for name, whose, quota, used, limit, advice in rows:
         if limit is None or used < limit * NEARLY_FULL:
             continue
