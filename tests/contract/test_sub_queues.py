@@ -75,6 +75,11 @@ def test_a_message_of_another_queue_is_neither_moved_nor_rejected_by_its_positio
     assert bodies(other) == []
 
 
+def test_a_send_to_a_sub_queue_is_refused_with_the_way_to_get_a_message_there(retry):
+    with pytest.raises(dray.AccessDenied, match="messages only move to a sub-queue"):
+        retry.send(b"x")
+
+
 def test_a_message_does_not_move_to_a_queue_of_another_family(queue, make_queue):
     queue.send(b"1")
     with pytest.raises(dray.Misuse):

@@ -49,7 +49,6 @@ from dray.manager.rights import (
 )
 from dray.manager.session import Session
 from dray.manager.state import soonest
-from dray.model.classes import QueueKind
 from dray.model.limits import CONFIRMATION_ORDINAL_MAX, ENDS_REMEMBERED_MAX, STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.head import Head
@@ -372,8 +371,7 @@ def _destination(rights: Rights, session: Session, name: str) -> StoredQueue:
         if found is None:
             raise QueueNotFound(f"there is no queue {name!r} here", queue=name)
         queue = found
-    if queue.kind is not QueueKind.PRIVATE and not queue.outgoing:
-        raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
+    queue.check_accepts_sends()
     return queue
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from dray.delivery.outgoing import OutgoingStream
-from dray.errors import QueueExists, QueueNotFound
+from dray.errors import AccessDenied, QueueExists, QueueNotFound
 from dray.large.join import LargeParts
 from dray.manager.entries import (
     Entry,
@@ -152,6 +152,14 @@ class StoredQueue:
         for sub in self.sub_queues:
             used += sub.index.byte_count
         return used
+
+    def check_accepts_sends(self) -> None:
+        """Raise `AccessDenied` if no program and no other queue manager may send to the queue."""
+        if self.kind not in (QueueKind.PRIVATE, QueueKind.OUTGOING):
+            how = "only the queue manager itself puts messages there"
+            if self.kind is QueueKind.SUB:
+                how = "messages only move to a sub-queue; send to its queue, and move them"
+            raise AccessDenied(f"no program sends to {self.name!r}: {how}")
 
     def note_gone(self, entries: bytes) -> None:
         """Note that messages have left, by their packed entries; a large one by its header.

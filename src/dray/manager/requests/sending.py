@@ -8,7 +8,6 @@ from operator import attrgetter
 from crc32c import crc32c as checksum
 
 from dray.errors import (
-    AccessDenied,
     DrayError,
     InvalidArgument,
     Misuse,
@@ -39,7 +38,7 @@ from dray.manager.transactions import (
     staged_ahead,
 )
 from dray.model.arguments import no_sense
-from dray.model.classes import Part, QueueKind
+from dray.model.classes import Part
 from dray.model.expiry import end_us
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.store.heap.heap import Extent
@@ -206,8 +205,7 @@ def _stage(
     transaction: OpenTransaction | None = None,
 ) -> list[Staged]:
     """Place a batch in one piece and check it; what is refused leaves nothing behind."""
-    if queue.kind not in (QueueKind.PRIVATE, QueueKind.OUTGOING):
-        raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
+    queue.check_accepts_sends()
     headers = _check_records(context, head, body)
     _check_use(queue, head, headers)
     cost = cost_of_sending(headers, outgoing=queue.route is not None)
