@@ -81,8 +81,8 @@ KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 
 
 _NO_ROOM = (
-    "a dead letter was lost, because the journal quota of this queue manager is full; retry or"
-    " drop dead letters, or raise the quota"
+    "a dead letter was lost, because the journal quota of this queue manager or the quota of this"
+    " queue is full; retry or drop dead letters, or raise the quota"
 )
 REWRITTEN_BYTES_MAX = 64 << 10
 """So much of what one fact has to keep is written to journal files in its own turn: some dozens
