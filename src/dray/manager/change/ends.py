@@ -173,7 +173,7 @@ def warn_of_end(
     elif kept_there:
         where = "another manager keeps it as a dead letter"
     elif came_late:
-        where = "it is a dead letter only if a warning that it was in doubt said so"
+        where = "it is not kept as a dead letter, unless an earlier warning said so"
     elif message_class & DAMAGED_THERE:
         where = "look at it there"
     context.notices.add(end.kind, queue, f"{end.sentence}; {where}", times)

@@ -208,7 +208,7 @@ def test_word_that_comes_after_the_doubt_denies_no_dead_letter(pair: Pair) -> No
     first, second = pair.source.manager.notices()
     assert (first.kind, second.kind) == ("ended-in-doubt", "ended-expired")
     assert "it is kept as a dead letter in 'system$;deadxact'" in str(first)
-    assert "it is a dead letter only if a warning that it was in doubt said so" in str(second)
+    assert "it is not kept as a dead letter, unless an earlier warning said so" in str(second)
 
 
 def test_what_expires_at_its_destination_is_no_doubt_while_that_can_be_heard(
