@@ -60,6 +60,22 @@ def test_a_deleted_queue_is_gone_with_its_messages(manager, queue):
     assert manager.create_queue(queue.name).info().message_count == 0
 
 
+def test_a_commit_after_a_deletion_says_that_the_transaction_was_aborted(face, manager, queue):
+    """Whether its sends went out before the deletion or after it."""
+    for early in (True, False):
+        manager.create_queue(queue.name, exist_ok=True)
+        queue.send(b"its number is known now")
+        transaction = manager.transaction()
+        if early:
+            queue.send(bytes(2 << 20), transaction=transaction)
+        face.wait(queue.awaited.handle.link.ask(DeleteQueue(queue.name), Done))
+        if not early:
+            queue.send(b"", transaction=transaction)
+        with pytest.raises(dray.TransactionAborted, match="has been deleted"):
+            transaction.commit()
+        assert transaction.status is dray.TransactionStatus.ABORTED
+
+
 def test_a_handle_finds_a_queue_that_another_program_made_anew(face, manager, queue):
     queue.send(b"old")
     # Not through the manager's handle, which would forget the number it knows.

@@ -153,7 +153,7 @@ def test_a_deleted_queue_is_resolved_anew_after_the_transaction(peer, manager, q
     for _ in range(2):
         transaction = manager.transaction()
         queue.send(b"", transaction=transaction)
-        with pytest.raises(QueueNotFound):
+        with pytest.raises(TransactionAborted, match="a queue that it sent to has been deleted"):
             transaction.commit()
     assert len(peer.of(OpenQueue)) == 2
 

@@ -308,13 +308,15 @@ class Transaction:
             raise self._aborted()
 
     def _fate(self, doom: DrayError) -> DrayError:
-        """The error of a doomed transaction: the refusal, or that the connection was lost."""
+        """The error of a doomed transaction: the refusal, or why it was aborted."""
+        if isinstance(doom, QueueNotFound):
+            # Its name was resolved before, and the refusal of a number has no name to tell.
+            return self._aborted("a queue that it sent to has been deleted")
         return self._aborted() if isinstance(doom, ConnectionLost) else same_error(doom)
 
-    def _aborted(self) -> TransactionAborted:
+    def _aborted(self, why: str = "its connection was lost") -> TransactionAborted:
         return TransactionAborted(
-            f"transaction {self.id} was aborted because its connection was lost; repeat the"
-            " transaction",
+            f"transaction {self.id} was aborted because {why}; repeat the transaction",
             transaction_id=self.id,
         )
 
@@ -393,9 +395,10 @@ class Transaction:
             ) from error
         except DrayError as error:
             self._status = TransactionStatus.ABORTED
-            if self._doom is None or self._doom.code == error.code:
+            doom = self._doom or error
+            if doom.code == error.code and not isinstance(error, QueueNotFound):
                 raise
-            raise self._fate(self._doom) from error
+            raise self._fate(doom) from error
 
     async def begin_commit(self) -> None:
         """Ask for its commit with the next request, if not by `end_commit`; raises as `commit`."""
