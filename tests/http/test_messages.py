@@ -97,6 +97,15 @@ def test_the_kind_can_be_chosen(client, queue):
     assert code_of(answer) == (413, "message-too-large")
 
 
+def test_a_receive_from_a_queue_without_transactions_is_refused_with_what_to_do(client, queue):
+    name = f"{queue}-plain"
+    client.put(f"/v1/queues/{name}", json={"transactional": False})
+    sent(client, name)
+    answer = client.post(f"/v1/queues/{name}/receive")
+    assert code_of(answer) == (409, "not-transactional")
+    assert "receive from a transactional queue" in answer.json()["detail"]
+
+
 def test_a_parameter_that_no_route_takes_is_refused_and_nothing_is_received(client, queue):
     sent(client, queue)
     for parameter in ("wiat=1", "wait=1&knd=large"):

@@ -28,7 +28,7 @@ from dray.console.v1.held import Ended, Holding
 from dray.console.v1.limits import LEASES_MAX, LISTEN_S, WAIT_S_MAX
 from dray.console.v1.properties import KIND, headers_of, seconds, shown, within_bounds
 from dray.console.v1.sending import LARGE, PLAIN
-from dray.errors import LargeMessageMixing, ReceiveTimeout
+from dray.errors import LargeMessageMixing, ReceiveTimeout, TransactionUsage
 from dray.model.classes import TransactionStatus
 from dray.model.message import Message
 from dray.wire.large_frames import Range, ReadPart
@@ -140,6 +140,11 @@ async def receive(call: Call) -> Response:
                     lease = await unless_hung_up(call.request.receive, take())
         except ReceiveTimeout:
             return nothing()
+        except TransactionUsage as error:
+            raise HttpRefusal(
+                409, "not-transactional", f"queue {queue.name!r} is not transactional, and a lease"
+                " is a receive in a transaction; receive from a transactional queue",
+            ) from error  # fmt: skip
     if held is None:
         caller.leases.add(lease)
     else:

@@ -159,7 +159,8 @@ RECEIVED: Final = (
     Property("Dray-Id", "id", TEXT, "Message id; of a large message its sequence id.", None, shown),
     Property("Dray-Lookup-Id", "lookup_id", WHOLE, "Position in the queue."),
     Property(
-        "Dray-Message-Class", "message_class", "name", "`normal`, or why a report was made.",
+        "Dray-Message-Class", "message_class", "name",
+        "`normal`, or the class of an acknowledgment or a dead letter.",
         None, _of_class,
     ),
     Property(
