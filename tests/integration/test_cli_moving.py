@@ -76,6 +76,8 @@ def test_a_dead_letter_is_saved_and_sent_again_and_dropped(process, manager, tmp
     assert (said.status, "--yes" in said.err, ids_in(manager, DEAD)) == (2, True, [again])
     dray("deadletter", "drop", again, "--yes", url=process.url).assert_good()
     assert ids_in(manager, DEAD) == []
+    gone = dray("deadletter", "show", again, url=process.url).assert_error("message-not-found")
+    assert again in gone, "as the list shows it"
 
 
 def test_a_dead_letter_that_cannot_be_sent_keeps_no_other_back(process, manager):

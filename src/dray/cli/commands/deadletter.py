@@ -190,7 +190,7 @@ def _find(manager: dray.Manager, id: str) -> QueuedMessage:
 
 
 def _not_there(id: str) -> MessageNotFound:
-    return MessageNotFound(f"there is no dead letter {id!r}; `dray deadletter list` shows them")
+    return MessageNotFound(f"there is no dead letter {id}; `dray deadletter list` shows them")
 
 
 def _letter_ids(manager: dray.Manager) -> Iterable[str]:

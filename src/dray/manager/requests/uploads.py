@@ -173,7 +173,9 @@ def handle_drop(
 
 
 def _no_upload(sequence_id: str) -> MessageNotFound:
-    return MessageNotFound(f"there is no unfinished upload {sequence_id!r}")
+    return MessageNotFound(
+        f"there is no unfinished upload {sequence_id!r}; `dray upload list` shows those of a queue"
+    )
 
 
 def handle_list(

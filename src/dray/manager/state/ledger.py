@@ -39,9 +39,13 @@ class Ledger:
             quota, whose = queue.counted.quota_name, f"queue {queue.counted.name!r}"
         else:
             return
+        # More than all of it fits no empty queue either.
+        remedy = (
+            "raise the quota" if requested > (limit or 0) else "receive messages or raise the quota"
+        )
         raise QuotaExceeded(
             f"the {quota} quota of {whose} would be exceeded: {used} of {limit} bytes are used"
-            f" and {requested} more were asked for; receive messages or raise the quota",
+            f" and {requested} more were asked for; {remedy}",
             quota=quota,
             limit=limit or 0,
             used=used,

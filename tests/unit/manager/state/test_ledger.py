@@ -31,5 +31,9 @@ def test_a_sub_queue_has_the_room_that_its_parents_quota_leaves() -> None:
         ledger.check(queue, 100)
         with pytest.raises(QuotaExceeded, match="queue 'orders' would be exceeded: 900 of 1000"):
             ledger.check(queue, 101)
+        with pytest.raises(QuotaExceeded, match="1000 more were asked for; receive messages or ra"):
+            ledger.check(queue, 1000)
+        with pytest.raises(QuotaExceeded, match="1001 more were asked for; raise the quota"):
+            ledger.check(queue, 1001)
     ledger.give_back(NUMBER, parent, 900)
     ledger.check(sub, 1000)
