@@ -58,6 +58,7 @@ from dray.manager.change.purging import (
     leave_all,
     purge,
     purge_message,
+    purge_unreadable,
 )
 from dray.manager.change.quarantine import (
     QUARANTINE,

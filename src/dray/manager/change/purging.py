@@ -131,6 +131,13 @@ def purge(context: Context, queue: StoredQueue) -> Generator[None, None, Done]:
     return Done(count)
 
 
+def purge_unreadable(context: Context, queue: StoredQueue) -> Generator[None, None, Done]:
+    """Work: remove from a queue of the manager's own what nobody can read; the rest stays."""
+    # Of the messages that wait for word, that tells how they ended.
+    why = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+    return Done((yield from give_up_unreadable(context, queue, queue.next_lookup_id, why)))
+
+
 def give_up_unreadable(
     context: Context, queue: StoredQueue, upto: int, why: MessageClass
 ) -> Generator[None, None, int]:

@@ -30,6 +30,7 @@ from dray.manager.change import (
     leave_all,
     purge,
     purge_message,
+    purge_unreadable,
     refuse_damaged,
 )
 from dray.manager.context import Context
@@ -243,6 +244,9 @@ def handle_purge(works: Works, session: Session, request_id: int, head: PurgeQue
     """Remove everything, or one message; what is held only if its holder aborts (R11)."""
     context = works.context
     queue = context.state.queues.numbered(head.queue)
+    if queue.number in INTERNAL and queue.index.aside_count and not head.message_id:
+        works.carry_on(purge_unreadable(context, queue), (session, request_id))
+        return
     if not queue.outgoing:
         check_may_take(queue)
     steps = purge_message(context, queue, head) if head.message_id else purge(context, queue)

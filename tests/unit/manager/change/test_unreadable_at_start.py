@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.errors import ReceiveTimeout
+from dray.errors import AccessDenied, ReceiveTimeout
 from dray.manager.entries import unpack
 from dray.model.classes import MessageClass
 from dray.model.message import Message
@@ -178,3 +178,30 @@ def test_a_purge_of_an_outgoing_queue_takes_what_its_stream_has_passed(tmp_path)
     reader = net["c"].session()
     found = reader.receive(reader.open("orders"), max_messages=9)[1]
     assert [each[0] for each in found] == [0, 2, ord("b")]
+
+
+def test_a_purge_of_the_order_queue_takes_only_what_cannot_be_read(tmp_path):
+    """Nothing else ended these messages, so no backup was possible until their file was back."""
+    net = Net(tmp_path, "ac")
+    there = net["c"].session()
+    there.create("orders")
+    caller = net["a"].session()
+    to_there = caller.open(address("c", "orders"))
+    for nth in range(3):
+        send(caller, to_there, bytes([nth]) * SIZE, use_dead_letter_queue=True)
+    net.deliver()
+    net["a"].leave_unchecked()
+    lose(net["a"], "order_queue$", 1)
+    net.cut("a", "c")
+    net["a"].start()
+    net.advance(31.0)
+    caller = net["a"].session()
+    waiting = caller.open("order_queue$")
+    assert caller.call(PurgeQueue(waiting)).count == 1
+    with pytest.raises(AccessDenied):
+        caller.call(PurgeQueue(waiting))
+    there = net["c"].session()
+    there.call(PurgeQueue(there.open("orders")))
+    net.deliver()
+    _, kept = net["a"].session().what_is_in("system$;deadxact", peek=True)
+    assert [body[0] for body in kept] == [0, 2]
