@@ -133,7 +133,7 @@ def purge(context: Context, queue: StoredQueue) -> Generator[None, None, Done]:
 
 def purge_unreadable(context: Context, queue: StoredQueue) -> Generator[None, None, Done]:
     """Work: remove from a queue of the manager's own what nobody can read; the rest stays."""
-    # Of the messages that wait for word, that tells how they ended.
+    # The word that they wait for says how they ended.
     why = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
     return Done((yield from give_up_unreadable(context, queue, queue.next_lookup_id, why)))
 
@@ -143,8 +143,8 @@ def give_up_unreadable(
 ) -> Generator[None, None, int]:
     """Work: remove what was put aside below a position; gives how many these were.
 
-    Nobody can read it, so no dead letter and no acknowledgment can follow. What an outgoing queue
-    has put aside may have been delivered before the start that did so.
+    Nobody can read it, so no dead letter and no acknowledgment can follow. A message of an outgoing
+    queue may have been delivered before the start that put it aside.
     """
     count = 0
     if queue.outgoing:
