@@ -183,6 +183,26 @@ def test_a_queue_that_was_made_again_is_not_settled_by_a_position_of_the_earlier
     assert [bytes(each.body) for each in queue.messages()] == [b"3"]
 
 
+@pytest.mark.parametrize("act", ["purge", "delete"])
+def test_a_queue_that_was_made_again_is_not_purged_or_deleted_for_the_earlier_one(house, act):
+    manager = house.start()
+    earlier = manager.create_queue("orders").info().born
+    manager.delete_queue("orders", earlier)
+    queue = manager.create_queue("orders")
+    queue.send(b"stays")
+
+    def act_on(born):
+        return queue.purge(born=born) if act == "purge" else manager.delete_queue("orders", born)
+
+    with pytest.raises(dray.QueueRecreated, match="made again") as raised:
+        act_on(earlier)
+    assert (raised.value.queue, raised.value.expected) == ("orders", earlier)
+    assert [bytes(each.body) for each in queue.messages()] == [b"stays"]
+    act_on(queue.info().born)
+    with pytest.raises((dray.QueueNotFound, dray.ReceiveTimeout)):
+        queue.receive(0)
+
+
 def test_a_sub_queue_that_is_made_again_has_a_birth_number_of_its_own(house):
     manager = house.start()
     births = []

@@ -55,7 +55,7 @@ CALLS = {
     ),
     "Manager.queue": ({"name": NEEDED}, {"raw": False}),
     "Manager.queues": ({}, {}),
-    "Manager.delete_queue": ({"name": NEEDED}, {}),
+    "Manager.delete_queue": ({"name": NEEDED, "born": None}, {}),
     "Manager.transaction": ({}, {}),
     "Manager.wait_for_delivery": (
         {"ids": NEEDED, "administration_queue": NEEDED},
@@ -114,7 +114,7 @@ CALLS = {
     "Queue.settle": ({"upto": NEEDED, "born": None, "transaction": None}, {}),
     "Queue.move": ({"message": NEEDED, "target": NEEDED, "transaction": None}, {}),
     "Queue.reject": ({"message": NEEDED, "transaction": NEEDED}, {}),
-    "Queue.purge": ({"only": None}, {}),
+    "Queue.purge": ({"only": None, "born": None}, {}),
     "Cursor.peek": ({"timeout": None}, {}),
     "Cursor.next": ({"timeout": None}, {}),
     "Cursor.receive": (WAITS, {}),

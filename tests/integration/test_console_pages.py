@@ -188,6 +188,21 @@ def test_a_button_that_two_tabs_press_acts_once_and_an_open_page_says_what_is_go
     assert "<html" not in part.text
 
 
+@pytest.mark.parametrize("act", ["purge", "delete"])
+def test_a_question_acts_on_the_queue_that_it_named_and_not_on_one_made_since(stage, client, act):
+    with stage.connect() as manager:
+        manager.create_queue("renewed")
+        question = client.get(f"/queues/ask?name=renewed&act={act}")
+        fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', question.text))
+        manager.delete_queue("renewed")
+        manager.create_queue("renewed").send(b"stays")
+        refused = client.post("/queues/act", data=fields)
+        assert refused.status_code == 409
+        assert "was deleted and made again" in refused.text
+        assert manager.queue("renewed").info().message_count == 1
+        manager.delete_queue("renewed")
+
+
 def test_what_is_no_page_or_names_nothing_is_refused_in_a_sentence(stage, client):
     button = client.get("/queues/act")
     assert button.status_code == 405

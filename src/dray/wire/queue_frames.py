@@ -68,23 +68,25 @@ class QueueList(Head, frozen=True):
 
 
 class DeleteQueue(Head, frozen=True):
-    """Answered by Done."""
+    """Answered by Done. `born` is the birth number of the queue that is meant; 0 means any."""
 
     code = 17
     name: str
+    born: int = 0
 
 
 class PurgeQueue(Head, frozen=True):
     """Answered by Done with the number of messages removed.
 
     With `message_id` only that message goes: the one at position `first`, or the parts of a large
-    message that stand there and behind.
+    message that stand there and behind. `born` is that of `DeleteQueue`.
     """
 
     code = 18
     queue: int
     message_id: str = ""
     first: int = 0
+    born: int = 0
 
 
 class Describe(Head, frozen=True):

@@ -169,7 +169,7 @@ def delete(settings: Settings, name: str, *, yes: bool) -> None:
         size = info.byte_count + info.journal_bytes
         if info.message_count or info.journal_count:
             make_sure(f"delete {name} with {held}, {human_size(size)}", yes=yes)
-        manager.delete_queue(name)
+        manager.delete_queue(name, info.born)
     told = {"messages": info.message_count + info.journal_count, "bytes": size}
     settings.tell({"deleted": name, **told}, f"deleted {name} with {held}, {human_size(size)}")
 
@@ -186,7 +186,7 @@ def purge(settings: Settings, name: str, *, yes: bool) -> None:
         if info.message_count:
             what = f"{counted(info.message_count)}, {human_size(info.byte_count)}"
             make_sure(f"remove {what} from {name}", yes=yes)
-        count = queue.purge()
+        count = queue.purge(born=info.born)
         # Messages that a transaction holds have stayed, and others may have come.
         gone = max(0, info.byte_count - queue.info().byte_count)
     line = f"purged {counted(count)}, {human_size(gone)}, from {name}"

@@ -113,10 +113,11 @@ class Manager:
         """All queues, including system queues and outgoing queues."""
         return await all_queues(self._link)
 
-    async def delete_queue(self, name: str) -> None:
-        """Delete a queue with all its messages; raises `QueueNotFound`."""
+    async def delete_queue(self, name: str, born: int | None = None) -> None:
+        """Delete a queue with all its messages; see `Queue.purge` for `born`."""
+        request = queue_frames.DeleteQueue(str(parse_queue_address(name)), born or 0)
         connection = await self._link.connection()
-        await connection.ask(queue_frames.DeleteQueue(str(parse_queue_address(name))), Done)
+        await connection.ask(request, Done)
         connection.forget_queues()
 
     def transaction(self) -> Opening[Transaction]:

@@ -233,7 +233,7 @@ async def _ask(request: Request) -> Response:
         goes=goes,
         button=act.capitalize(),
         action="/queues/act",
-        fields=[("name", info.name), ("act", act)],
+        fields=[("name", info.name), ("act", act), ("born", str(info.born))],
         back=link("/queues/one", name=info.name),
     )
 
@@ -243,13 +243,15 @@ async def _act(request: Request) -> Response:
     _, manager = await at(request)
     form = await read_form(request)
     name, act = form.text("name"), form.text("act")
+    # The queue that a question was about, and not one that has its name by now.
+    born = whole_number(form.text("born"))
     back = link("/queues/one", name=name)
     match act:
         case "purge":
-            count = await manager.queue(name).purge()
+            count = await manager.queue(name).purge(born=born)
             said = f"{counted(count)} left {name} for good."
         case "delete":
-            await manager.delete_queue(name)
+            await manager.delete_queue(name, born)
             said, back = f"{name} was deleted.", "/queues"
         case "pause":
             await manager.pause(name)

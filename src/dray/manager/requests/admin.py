@@ -39,6 +39,7 @@ from dray.manager.incoming import ArrivingStreams
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import Links, greet_manager, welcome_with_proof
 from dray.manager.queue import Account, StoredQueue
+from dray.manager.requests.receiving import check_born
 from dray.manager.rights import Rights, act_for, allowed, check_hello, may_see, owns, take_token
 from dray.manager.session import Session
 from dray.manager.transactions import Transactions, drop_staged_for, staged_counts
@@ -222,6 +223,7 @@ def handle_delete(
     queue = context.state.queues.named(str(seen_from_here(context, head.name)))
     if queue.kind in (QueueKind.SYSTEM, QueueKind.JOURNAL):
         raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
+    check_born(queue, head.born, "nothing was deleted; look at the queue again")
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
     transactions.works.carry_on(_delete(transactions, queue), (session, request_id))
 

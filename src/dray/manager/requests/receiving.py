@@ -209,15 +209,12 @@ def handle_settle(
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     check_transaction(queue, head.transaction)
-    if head.born and head.born != queue.born:
-        raise QueueRecreated(
-            f"queue {queue.name!r} was deleted and made again, or restored from a backup: the"
-            " position was read in the earlier queue, so nothing was settled; read this queue from"
-            " its first position",
-            queue=queue.name,
-            born=queue.born,
-            expected=head.born,
-        )
+    check_born(
+        queue,
+        head.born,
+        "the position was read in the earlier queue, so nothing was settled; read this queue from"
+        " its first position",
+    )
     plain = _plain_upto(queue, head.after, head.upto)
     if head.transaction:
         owner = transactions.find_or_begin(session, head.transaction)
@@ -244,6 +241,7 @@ def handle_purge(works: Works, session: Session, request_id: int, head: PurgeQue
     """Remove everything, or one message; what is held only if its holder aborts (R11)."""
     context = works.context
     queue = context.state.queues.numbered(head.queue)
+    check_born(queue, head.born, "nothing was purged; look at the queue again")
     if queue.number in INTERNAL and queue.index.aside_count and not head.message_id:
         works.carry_on(purge_unreadable(context, queue), (session, request_id))
         return
@@ -251,6 +249,20 @@ def handle_purge(works: Works, session: Session, request_id: int, head: PurgeQue
         check_may_take(queue)
     steps = purge_message(context, queue, head) if head.message_id else purge(context, queue)
     works.carry_on(steps, (session, request_id))
+
+
+def check_born(queue: StoredQueue, born: int, then: str) -> None:
+    """Raise `QueueRecreated` if a queue is not the one that was born with a number; 0 is any.
+
+    `then` ends the sentence: what was not done, and what to do.
+    """
+    if born and born != queue.born:
+        raise QueueRecreated(
+            f"queue {queue.name!r} was deleted and made again, or restored from a backup: {then}",
+            queue=queue.name,
+            born=queue.born,
+            expected=born,
+        )
 
 
 def check_transaction(queue: StoredQueue, transaction: int) -> None:
