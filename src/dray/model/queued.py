@@ -96,9 +96,11 @@ def reason_of(message_class: MessageClass) -> str:
     return _REASONS.get(message_class, "it could not be delivered")
 
 
-def by_destination(letters: Iterable[QueuedMessage], to: str | None) -> dict[str | None, list[str]]:
-    """The ids of dead letters by the queue that each goes to when it is sent again."""
-    groups: dict[str | None, list[str]] = {}
+def by_destination(
+    letters: Iterable[QueuedMessage], to: str | None
+) -> dict[str | None, list[QueuedMessage]]:
+    """Dead letters by the queue that each goes to when it is sent again."""
+    groups: dict[str | None, list[QueuedMessage]] = {}
     for each in letters:
-        groups.setdefault(to or each.destination, []).append(each.id)
+        groups.setdefault(to or each.destination, []).append(each)
     return groups

@@ -22,6 +22,7 @@ from dray.cli.settings import (
     takes_most,
     takes_url_and_json,
 )
+from dray.client.connections.threads import run
 from dray.errors import DrayError, MessageNotFound
 from dray.folders.labels import file_name, numbered, otherwise_named
 from dray.model.queued import QueuedMessage, by_destination
@@ -84,13 +85,18 @@ def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | No
     with settings.connect() as manager:
         letters = _chosen(manager, ids, every=every)
 
+    from dray.client.awaited.moving import retry_listed
+
     def act(manager: dray.Manager, ids: Ids) -> int:
-        return manager.retry_dead_letters(ids, to)
+        rest = set(ids or ())
+        link = manager.queue(group[0].queue).awaited.handle.link
+        return run(retry_listed(link, [each for each in group if each.id in rest], to))
 
     sent, status = 0, 0
     for destination, group in by_destination(letters, to).items():
         try:
-            sent += moved(settings, group, act, _letter_ids, note=_SENT_OR_THERE)
+            group_ids = [each.id for each in group]
+            sent += moved(settings, group_ids, act, _letter_ids, note=_SENT_OR_THERE)
         except DrayError as error:
             status = status or error.exit_status
             where = destination or "no queue that is known"

@@ -253,8 +253,7 @@ class Manager:
         in the transaction in which it joins the other queue, and its times to live begin anew. See
         `move`. Raises `Misuse` if a dead letter does not say where it was sent.
         """
-        queue = None if to is None else str(parse_queue_address(to))
-        return await moving.retry_letters(self._link, ids, queue)
+        return await moving.retry_letters(self._link, ids, to)
 
     async def drop_dead_letters(self, ids: Iterable[str]) -> int:
         """Drop the dead letters of these ids for good; return their number. See `move`."""

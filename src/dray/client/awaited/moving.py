@@ -58,11 +58,19 @@ async def dead_letters_of(link: Link) -> list[QueuedMessage]:
 
 async def retry_letters(link: Link, ids: Iterable[str] | None, to: str | None) -> int:
     """Send dead letters again, each to its queue or all to one; return their number."""
+    return await retry_listed(link, await _letters(link, ids), to)
+
+
+async def retry_listed(link: Link, letters: Iterable[QueuedMessage], to: str | None) -> int:
+    """Send again dead letters that the caller has just listed: no other message takes their places.
+
+    Raises `MessageNotFound` if one is gone.
+    """
     connection = await link.connection()
     own = str(connection.manager_id)
     if to is not None:
+        to = str(parse_queue_address(to))
         await connection.open_queue(to)
-    letters = await _letters(link, ids)
     goals: dict[tuple[str, str], list[int]] = {}
     for each in letters:
         goals.setdefault((each.queue, to or _destination(each, own)), []).append(each.lookup_id)

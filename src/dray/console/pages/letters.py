@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dray.aio import Manager
+from dray.client.awaited.moving import retry_listed
 from dray.console.console import console_of
 from dray.console.form import Form, read_form, whole_number
 from dray.console.pages.asking import Shared, ask, at, done, link, show
@@ -113,12 +114,13 @@ async def _retry(
 ) -> Response:
     """Send them again, each to its queue or all to one; one that cannot be sent stays."""
     sent, refusals = 0, []
-    for goal, ids in by_destination(letters, to or None).items():
+    link = manager.queue(letters[0].queue).handle.link
+    for goal, group in by_destination(letters, to or None).items():
         try:
-            sent += await manager.retry_dead_letters(ids, to or None)
+            sent += await retry_listed(link, group, to or None)
         except DrayError as error:
             refusals.append(
-                f"{counted(len(ids), 'dead letter')} for {goal or 'no known queue'}"
+                f"{counted(len(group), 'dead letter')} for {goal or 'no known queue'}"
                 f" stayed: {error}."
             )
     console = console_of(request)
