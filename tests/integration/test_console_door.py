@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shutil
@@ -244,7 +245,7 @@ def test_on_the_network_a_visitor_signs_in_with_a_token_and_has_its_rights(offic
         wrong = client.post("/sign-in", data={"token": "wrong" * 9}, extensions=named)
         assert wrong.status_code == 403
         answer = client.post("/sign-in", data={"token": token}, extensions=named)
-        assert answer.status_code == 303
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith("__Host-")
         assert "Secure" in cookie
@@ -258,6 +259,35 @@ def test_on_the_network_a_visitor_signs_in_with_a_token_and_has_its_rights(offic
         strange = client.get("/sample", headers={"Host": "evil.test"}, extensions=named)
         assert strange.status_code == 421
     assert console.logged() == ""
+
+
+def test_a_sign_in_shows_the_page_that_was_asked_for_and_never_another_site(office):
+    _, context, port, token = office
+    here = f"https://127.0.0.1:{port}"
+    headers = {"Host": f"console.test:{port}", "Origin": f"https://console.test:{port}"}
+    asked = "/queues/one?name=hers&after=0"
+    with httpx.Client(base_url=here, headers=headers, verify=context) as client:
+
+        def call(method, path, **form):
+            named = {"sni_hostname": "console.test"}
+            return client.request(method, path, data=form or None, extensions=named)
+
+        for closed in (call("GET", asked), call("POST", "/sign-in", token="wrong" * 9, page=asked)):
+            (page,) = re.findall(r'name="page" value="([^"]*)"', closed.text)
+            assert html.unescape(page) == asked
+        client.cookies.clear()
+        assert call("POST", "/sign-in", token=token, page=asked).headers["location"] == asked
+        strange = [
+            "//evil.test",
+            "/\\evil.test",
+            "https://evil.test",
+            "/\t/evil.test",
+            "",
+            "/sign-in",
+        ]
+        for page in strange:
+            assert call("POST", "/sign-in", token=token, page=page).headers["location"] == "/"
+            client.cookies.clear()
 
 
 def presenting(context, folder, name="ada"):

@@ -220,33 +220,47 @@ class Door:
         return self._refused(request, HTTPStatus.FORBIDDEN, _VOID.format(file=start.file))
 
     async def _signed_in(self, request: Request) -> Response:
-        """Begin a session with a token, if the queue manager knows it."""
-        keeping = self._keeping
+        """Begin a session with a token, if the queue manager knows it; show the page asked for."""
+        keeping, page = self._keeping, "/"
         try:
-            token = (await read_form(request)).text("token").strip()
+            form = await read_form(request)
+            token, page = form.text("token").strip(), _own_page(form.text("page"))
             if not 0 < len(token) <= _TOKEN_CHARACTERS_MAX:
-                return self._shut(request, HTTPStatus.BAD_REQUEST, "write your token")
+                return self._shut(request, HTTPStatus.BAD_REQUEST, "write your token", page)
             await self._console.callers.manager(Credential(token))
         except DrayError as error:
-            return self._shut(request, status_of(error), str(error))
+            return self._shut(request, status_of(error), str(error), page)
         except HttpRefusal as refusal:
             return self._refused(request, HTTPStatus(refusal.status), str(refusal))
-        home = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        keeping.set_cookie(home, keeping.visitors.admit(Credential(token)))
-        return home
+        answer = RedirectResponse(page, HTTPStatus.SEE_OTHER)
+        keeping.set_cookie(answer, keeping.visitors.admit(Credential(token)))
+        return answer
 
-    def _shut(self, request: Request, status: HTTPStatus, sentence: str = "") -> Response:
+    def _shut(
+        self, request: Request, status: HTTPStatus, sentence: str = "", page: str = "/"
+    ) -> Response:
+        """Say how to come in, and keep in mind which page was asked for."""
         start = self._keeping.start
+        if request.method == "GET":
+            query = f"?{request.url.query}" if request.url.query else ""
+            page = _own_page(f"{request.url.path}{query}")
         return self._console.page(
             request,
             "door.html",
             status=status,
             file="" if start is None else str(start.file),
+            page=page,
             sentence=sentence,
         )
 
     def _refused(self, request: Request, status: HTTPStatus, sentence: str) -> Response:
         return self._console.error(request, status, sentence)
+
+
+def _own_page(asked: str) -> str:
+    """The page to show after a sign-in: never another site, and not what only opens the door."""
+    is_own = asked.startswith("/") and asked[1:2] not in {"/", "\\"} and asked.isprintable()
+    return asked if is_own and not asked.startswith((SIGN_IN, START)) else "/"
 
 
 def _guard(headers: MutableHeaders, path: str) -> None:
