@@ -156,6 +156,14 @@ def test_hostile_numbers_and_labels_in_an_address_are_no_failure_of_the_console(
     assert back.headers["location"] == "/queues/one?name=half"
 
 
+@pytest.mark.parametrize("id", ["junk", "\0", f"{'0' * 32}-1", f"{'0' * 32}\\{'9' * 30}"])
+def test_the_story_of_what_is_no_id_is_refused_and_none_is_told(client, id):
+    told = client.get("/story", params={"id": id})
+    assert told.status_code == 400
+    assert "is not an id: expected 32 hexadecimal digits" in told.text
+    assert "it was received, or it never came there" not in told.text
+
+
 def test_a_button_that_two_tabs_press_acts_once_and_an_open_page_says_what_is_gone(stage, client):
     with stage.connect() as manager:
         manager.create_queue("twice")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from dray.aio import Manager
 from dray.console.console import Callers
-from dray.errors import AccessDenied, DrayError, MessageNotFound, Misuse
+from dray.errors import AccessDenied, DrayError, MessageNotFound, QueueNotFound
 from dray.model.classes import MessageClass, QueueKind
+from dray.model.ids import split_id
 from dray.model.message import Message
 from dray.model.names import DEAD_LETTER_QUEUES
 from dray.model.queue import ManagerInfo, QueueInfo
@@ -25,6 +27,8 @@ _SEARCHED_MAX: Final = 10_000
 """Messages of a queue in which acknowledgments are looked for; a longer one would be read whole."""
 _ANSWER_S: Final = 10.0
 """Another queue manager that has not told its part by then is left out of the story."""
+_NOT_HERE: Final = (MessageNotFound, QueueNotFound, AccessDenied)
+"""The queue has no such message, is gone by now, or shows this caller nothing."""
 _NEGATIVE: Final = 0x8000
 _OF_RECEIVE: Final = 0x4000
 
@@ -49,7 +53,11 @@ class WholeStory(NamedTuple):
 
 
 async def story_of(manager: Manager, others: Mapping[str, Callers], id: str) -> WholeStory:
-    """Everything that is known of a message by its id, here and at other queue managers."""
+    """Everything that is known of a message by its id, here and at other queue managers.
+
+    Raises `Misuse` for what is no id.
+    """
+    split_id(id)
     here, info = await _chapters(manager, id), await manager.info()
     asked, failures = [info], []
     known = {(each.when, each.sentence) for each in here}
@@ -100,19 +108,13 @@ async def _chapters(manager: Manager, id: str) -> list[Chapter]:
 async def _in_queue(manager: Manager, info: QueueInfo, id: str) -> list[Chapter]:
     queue = manager.queue(info.name, raw=True)
     found: list[Chapter] = []
-    try:
-        message = await queue.peek_by_id(id, 0)
-    except (MessageNotFound, AccessDenied):
-        pass
-    except Misuse as error:
-        raise Misuse(f"{id!r} is not the id of a message; copy one from a queue") from error
-    else:
-        found += _sent(message, info)
+    with suppress(*_NOT_HERE):
+        found += _sent(await queue.peek_by_id(id, 0), info)
     if info.message_count > _SEARCHED_MAX:
         return found
     try:
         told = await queue.peek_by_correlation_id(id, 0)
-    except DrayError:
+    except _NOT_HERE:
         return found
     if told.message_class != MessageClass.NORMAL:
         found.append(
