@@ -174,7 +174,7 @@ def test_a_start_link_that_fails_is_not_logged(url, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_console_that_ends_shows_no_traceback_of_a_download_that_it_cuts_off(url, tmp_path):
+def test_a_console_that_ends_says_nothing_of_a_download_that_it_cuts_off(url, tmp_path):
     with dray.connect(url) as manager:
         queue = manager.create_queue("long", exist_ok=True)
         dray.LargeMessageQueue(queue).send(bytes(40_000_000))
@@ -185,7 +185,7 @@ def test_a_console_that_ends_shows_no_traceback_of_a_download_that_it_cuts_off(u
         with client.stream("GET", path) as answer:
             assert answer.status_code == 200
             assert console.stop() == 0
-    assert "Traceback" not in console.logged()
+    assert console.logged() == ""
 
 
 def test_a_unix_socket_is_for_its_owner_alone(url, tmp_path):

@@ -23,6 +23,7 @@ from dray.console.http.limits import CONNECTIONS_MAX, GRACE_S, HEAD_BYTES_MAX
 from dray.console.http.protocol import BoundedProtocol, WithoutHead
 
 _INPUT_BYTES: Final = 4096
+_CUT_OFF: Final = "Cancel %s running task(s), timeout graceful shutdown exceeded"
 _ORIGIN: Final = re.compile(rb"https?://[^/]*", re.IGNORECASE)
 
 
@@ -55,9 +56,9 @@ def server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> QuietServer:
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """Whether a record tells of more than a request that the end of the server has cut off."""
+    """Whether a record tells of more than requests that the end of the server has cut off."""
     error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, asyncio.CancelledError)
+    return not isinstance(error, asyncio.CancelledError) and record.msg != _CUT_OFF
 
 
 def _within_head_bound(app: ASGIApp) -> ASGIApp:
