@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from dray.console import form as console_form
 from dray.console.form import read_form
 from dray.console.http import bodies, limits, protocol
 from dray.console.http.refusal import HttpRefusal
@@ -147,6 +148,86 @@ def test_a_form_that_stalls_is_answered_408(short):
             )
             answer = await asyncio.wait_for(reader.read(), LONG_S)
             assert answer.startswith(b"HTTP/1.1 408")
+            writer.close()
+
+    asyncio.run(stall())
+
+
+@pytest.mark.slow
+def test_a_form_that_comes_a_byte_now_and_then_is_answered_408(monkeypatch):
+    monkeypatch.setattr(console_form, "STALLED_S", 0.5)
+
+    async def form(request):
+        with pytest.raises(HttpRefusal, match="did not come whole") as refused:
+            await read_form(request)
+        return problem(refused.value)
+
+    async def drip():
+        async with served(Starlette(routes=[Route("/form", form, methods=["POST"])])) as (
+            reader,
+            writer,
+        ):
+            writer.write(
+                b"POST /form HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+                b"Content-Type: application/x-www-form-urlencoded\r\n\r\n"
+            )
+            answer = asyncio.create_task(reader.read(12))
+            until = asyncio.get_running_loop().time() + LONG_S
+            while not answer.done():
+                assert asyncio.get_running_loop().time() < until
+                writer.write(b"x")
+                await asyncio.wait({answer}, timeout=0.05)
+            assert answer.result() == b"HTTP/1.1 408"
+            writer.close()
+
+    asyncio.run(drip())
+
+
+UNREAD = b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+
+
+async def unread(_request):
+    return Response(b"refused", 401)
+
+
+@pytest.mark.slow
+def test_bodies_that_nobody_reads_any_more_take_no_place_of_others(monkeypatch):
+    monkeypatch.setattr(limits, "WITHOUT_HEAD_MAX", 3)
+
+    async def drip():
+        async with served(Starlette(routes=[Route("/unread", unread, methods=["POST"])])) as first:
+            address = first[1].get_extra_info("peername")
+            ended, writers = [], []
+            for at in range(10):
+                reader, writer = await asyncio.open_connection(*address) if at else first
+                writer.write(UNREAD)
+                assert (await reader.readuntil(b"refused")).startswith(b"HTTP/1.1 401")
+                writer.write(b"x")
+                ended.append(asyncio.create_task(reader.read()))
+                writers.append(writer)
+            gone, kept = await asyncio.wait(ended, timeout=1)
+            for each in writers:
+                each.close()
+            await asyncio.gather(*ended, return_exceptions=True)
+            assert (len(gone), len(kept)) == (7, 3)
+
+    asyncio.run(drip())
+
+
+@pytest.mark.slow
+def test_a_body_that_stalls_after_its_answer_is_hung_up_on(short):
+    short(limits, "STALLED_S")
+
+    async def stall():
+        async with served(Starlette(routes=[Route("/unread", unread, methods=["POST"])])) as (
+            reader,
+            writer,
+        ):
+            writer.write(UNREAD)
+            await reader.readuntil(b"refused")
+            writer.write(b"x")
+            with suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), LONG_S) == b""
             writer.close()
 
     asyncio.run(stall())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
 from dray.console.http.bodies import RequestBody
+from dray.console.http.limits import STALLED_S
+from dray.console.http.refusal import HttpRefusal
 from dray.errors import Misuse
 
 _BYTES_MAX: Final = 1 << 20
@@ -37,12 +40,20 @@ class Form:
 async def read_form(request: Request) -> Form:
     """Read a form; raises `Misuse` for one that is too long or no form.
 
-    And `HttpRefusal` for a client that stalls.
+    And `HttpRefusal` for a client that does not send all of it in time.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":
         raise Misuse("the request carries no form; use the page of the console")
-    body, is_whole = await RequestBody(request).beginning(_BYTES_MAX)
+    try:
+        # Strangers send one, too, and could hold a connection with a byte now and then.
+        async with asyncio.timeout(STALLED_S):
+            body, is_whole = await RequestBody(request).beginning(_BYTES_MAX)
+    except TimeoutError as error:
+        raise HttpRefusal(
+            408, "stalled", f"the form did not come whole within {STALLED_S:g} s; send it again",
+            {"Connection": "close"},
+        ) from error  # fmt: skip
     if not is_whole:
         raise Misuse("the form is too long; choose fewer messages at a time")
     try:

@@ -16,14 +16,16 @@ PIECE_BYTES: Final = 1 << 20
 LONG_BODY_BYTES: Final = 256 << 10
 """A body with more bytes to come goes straight into the memory of its reader."""
 STALLED_S: Final = 30.0
-"""A client that sends or takes nothing of a body for so long is hung up on."""
+"""A client that sends or takes nothing of a body for so long is hung up on. A form comes whole by
+then."""
 HEAD_S: Final = 10.0
 """A client that has not sent the whole head of a request by then is hung up on."""
 CONNECTIONS_MAX: Final = 1_000
 """Connections at a time; more are answered 503."""
 WITHOUT_HEAD_MAX: Final = 500
 """Connections without a request, half of all: when there are more, the oldest is hung up on. So
-silent clients never take the places of others, who send a head as soon as they have connected."""
+silent clients never take the places of others, who send a head as soon as they have connected. A
+connection whose request was answered is among them, also while the rest of a body still comes."""
 HEAD_BYTES_MAX: Final = 16 << 10
 """The head of a request, or what the client sent of it; a longer one is answered 400."""
 GRACE_S: Final = 3

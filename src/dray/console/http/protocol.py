@@ -90,11 +90,20 @@ class BoundedProtocol(H11Protocol):
             self.flow.pause_reading()
             return
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._stop("_head_timer")
+        if self.conn.their_state is h11.IDLE:
+            if self._head_timer is None:
+                self._watch_head()
+            return
+        self._stop("_head_timer")
+        if self._is_answered:
+            self._head_timer = self.loop.call_later(limits.STALLED_S, self.transport.abort)
+        else:
             self.without_head.remove(self)
-        elif self._head_timer is None:
-            self._watch_head()
+
+    @property
+    def _is_answered(self) -> bool:
+        """Whether no request is under way; the rest of a body that nobody reads may still come."""
+        return self.conn.our_state is h11.DONE or self.conn.their_state is h11.IDLE
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be parsed, if no other answer has begun; the application says no more.
@@ -114,7 +123,7 @@ class BoundedProtocol(H11Protocol):
         if self.transport.is_closing():
             # The rest of the answer waits for a client that may never take it.
             self._watch_taking()
-        elif self.conn.their_state is h11.IDLE:
+        elif self._is_answered:
             self.without_head.add(self)
         if self._long is None or self.transport.is_closing():
             return
