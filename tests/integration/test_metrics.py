@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -178,6 +179,26 @@ def test_a_long_list_of_queues_does_not_make_a_queue_manager_unhealthy(process, 
     listed.set()
     scraper.join(30)
     assert scraped[0][0] == 200
+    server.close()
+
+
+def test_callers_that_send_a_byte_now_and_then_do_not_keep_others_from_health(process, monkeypatch):
+    monkeypatch.setattr("dray.metrics.http._REQUEST_S", 0.5)
+    server = MetricsServer("127.0.0.1:0", parse_address(process.url))
+    port = int(server.address.rpartition(":")[2])
+    dripping = [socket.create_connection(("127.0.0.1", port)) for _ in range(16)]
+
+    def is_answered():
+        for each in dripping:
+            with suppress(OSError):
+                each.send(b"x")
+        with suppress(ConnectionError):
+            return ask(port, "/healthz") == (200, "alive\n")
+        return False
+
+    until(is_answered, 10)
+    for each in dripping:
+        each.close()
     server.close()
 
 

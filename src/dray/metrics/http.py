@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -222,6 +223,21 @@ class _UnixServer(_Server):
 class _HttpRequest(BaseHTTPRequestHandler):
     timeout = _REQUEST_S
     server: _Server
+
+    def handle(self) -> None:
+        """Answer one request, whose head is there in time: `timeout` begins anew with each byte."""
+        late = threading.Timer(_REQUEST_S, self._read_no_more)
+        late.daemon = True
+        late.start()
+        try:
+            super().handle()
+        finally:
+            late.cancel()
+
+    def _read_no_more(self) -> None:
+        # It may be gone by now.
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RD)
 
     def do_GET(self) -> None:
         """Answer one request."""
