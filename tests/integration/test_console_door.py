@@ -316,7 +316,7 @@ def test_a_visitor_with_few_rights_is_told_what_they_do_not_show_and_uses_those_
         assert "You may not see the dead letters" in letters.text
         page = call("GET", "/queues/one?name=blind")
         assert page.status_code == 200
-        assert "Token:alice may not peek at the queue" in page.text
+        assert "token:alice may not peek at the queue" in page.text
         assert "Purge…" in page.text
         purged = call("POST", "/queues/act", data={"name": "blind", "act": "purge"})
         assert purged.status_code == 303

@@ -39,6 +39,8 @@ Connecting = Callable[[Credential], "Opening[Manager]"]
 _CONNECTIONS_MAX: Final = 64
 """Callers at a time; the one that was silent longest loses its connection and gets a new one."""
 _CODE: Final = re.compile(r"`([^`]*)`")
+_WORD: Final = re.compile(r"[a-z'-]+[,;]?(?: |$)")
+"""A plain first word: no caller `token:ada`, no address, no queue as in `orders: it is full`."""
 _INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters, and marks that turn the direction of the text behind them: with such a mark a
 label would look like another one."""
@@ -243,8 +245,8 @@ def _visible(value: object) -> object:
 
 
 def capitalized(sentence: str) -> str:
-    """An error as a sentence of its own: its first letter large, the rest as it is."""
-    return sentence[:1].upper() + sentence[1:]
+    """An error as a sentence of its own: its first letter large, unless it begins with a name."""
+    return sentence[:1].upper() + sentence[1:] if _WORD.match(sentence) else sentence
 
 
 def as_sentence(words: str) -> Markup:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import dray.console
 from dray.console.console import as_sentence, templates
 
@@ -14,6 +16,13 @@ TEMPLATES = Path(dray.console.__file__).parent / "templates"
 def test_an_error_is_a_sentence_with_its_end():
     assert as_sentence("nobody answers") == "Nobody answers."
     assert as_sentence("is it there?") == "Is it there?"
+
+
+@pytest.mark.parametrize(
+    "name", ["token:reader may not", "dray+unix:///m.sock did not", "orders: a", "q1 is", "a_b is"]
+)
+def test_a_name_at_the_beginning_of_a_sentence_stays_as_it_is(name):
+    assert as_sentence(name) == f"{name}."
 
 
 def test_backticks_are_code_and_nothing_is_markup():
@@ -26,7 +35,7 @@ def test_marks_that_turn_the_direction_of_text_are_seen_and_fields_keep_them():
     made = templates().from_string("{{ it }}|{{ it|as_sentence }}|{{ it|e }}").render(it=label)
     shown, sentence, field = made.split("|")
     assert shown == "bill\ufffdfdp.exe\ufffd"
-    assert sentence == "Bill\ufffdfdp.exe\ufffd."
+    assert sentence == "bill\ufffdfdp.exe\ufffd."
     assert field == label
     harmless = "café \u200f\u05e9\u05dc\u05dd\n👩\u200d🚀"
     assert templates().from_string("{{ it }}").render(it=harmless) == harmless
