@@ -92,7 +92,7 @@ def test_an_open_page_says_that_a_queue_manager_that_hangs_does_not_answer(open_
             old = page.get_by_role("status").filter(has_text="What you see may be old")
             os.kill(hung.pid, signal.SIGSTOP)
             try:
-                old.filter(has_text="The console does not answer.").wait_for()
+                old.filter(has_text="No answer has come for 10 s.").wait_for()
             finally:
                 os.kill(hung.pid, signal.SIGCONT)
             old.wait_for(state="hidden")

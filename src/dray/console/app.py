@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from dray.aio import Manager
 from dray.console import pages, sample, v1
 from dray.console.console import STATIC, Console, Tab, console_of
 from dray.console.door import START, Door, Doorkeeping
+from dray.console.http.limits import ANSWER_S
 from dray.console.http.refusal import HttpRefusal
 from dray.console.statuses import status_of
 from dray.errors import DrayError
@@ -32,7 +34,7 @@ TABS: list[Tab] = [*pages.tabs, *sample.tabs]
 def application(console: Console, keeping: Doorkeeping, holders: v1.TokenHolders) -> ASGIApp:
     """The whole console behind its door; `holders` are the callers of `/v1`."""
     programs = [*v1.routes, *v1.operator_routes(_own)]
-    routes: list[BaseRoute] = [*pages.routes, *sample.routes, *programs]
+    routes: list[BaseRoute] = [*map(_in_time, pages.routes), *sample.routes, *programs]
     if not any(isinstance(each, Route) and each.path == "/" for each in routes):
         routes.append(Route("/", _home))
     return behind_door(console, keeping, routes, holders)
@@ -59,6 +61,27 @@ def behind_door(
     app.state.console = console
     app.state.token_holders = holders
     return Door(app, keeping, console)
+
+
+def _in_time(route: BaseRoute) -> BaseRoute:
+    """The same page, which says so when the queue manager hangs. An act may take its time."""
+    if not isinstance(route, Route) or "POST" in (route.methods or ()):
+        return route
+
+    async def shown(request: Request) -> Response:
+        try:
+            async with asyncio.timeout(ANSWER_S) as limit:
+                answer: Response = await route.endpoint(request)
+                return answer
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise HttpRefusal(
+                503, "connection-lost",
+                f"the queue manager did not answer within {ANSWER_S:g} s; look at its log",
+            ) from error  # fmt: skip
+
+    return Route(route.path, shown)
 
 
 async def _own(request: Request) -> Manager:

@@ -7,6 +7,7 @@
 // work by reload.
 
 const SILENT = "The console does not answer.";
+const LATE = "No answer has come for 10 s.";
 const PATIENCE_MS = 10_000;
 let failures = 0;
 
@@ -69,7 +70,7 @@ function isInUse(element) {
 export async function refresh(element) {
   if (document.hidden || isInUse(element)) return;
   let why = "";
-  const late = setTimeout(() => say(SILENT), PATIENCE_MS);
+  const late = setTimeout(() => say(LATE), PATIENCE_MS);
   try {
     const answer = await fetch(element.dataset.refresh, { headers: asPart, cache: "no-store" });
     if (answer.status === 401) return location.reload();
