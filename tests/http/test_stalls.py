@@ -8,6 +8,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -210,6 +211,41 @@ def test_bodies_that_nobody_reads_any_more_take_no_place_of_others(monkeypatch):
                 each.close()
             await asyncio.gather(*ended, return_exceptions=True)
             assert (len(gone), len(kept)) == (7, 3)
+
+    asyncio.run(drip())
+
+
+@pytest.mark.slow
+def test_forms_of_strangers_take_no_place_of_others(monkeypatch):
+    monkeypatch.setattr(limits, "WITHOUT_HEAD_MAX", 3)
+    gone = []
+
+    async def sign_in(request):
+        request.scope["state"][protocol.STRANGER]()
+        with pytest.raises(ClientDisconnect):
+            await read_form(request)
+        gone.append(request)
+        return Response()
+
+    async def drip():
+        async with served(Starlette(routes=[Route("/in", sign_in, methods=["POST"])])) as first:
+            address = first[1].get_extra_info("peername")
+            writers = []
+            for at in range(10):
+                _, writer = await asyncio.open_connection(*address) if at else first
+                writers.append(writer)
+                writer.write(
+                    b"POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+                    b"Content-Type: application/x-www-form-urlencoded\r\n\r\n"
+                )
+                await asyncio.sleep(0.02)
+                writer.write(b"x")
+            await asyncio.to_thread(until, lambda: len(gone) >= 7)
+            await asyncio.sleep(0.1)
+            assert len(gone) == 7
+            for each in writers:
+                each.close()
+            await asyncio.to_thread(until, lambda: len(gone) == 10)
 
     asyncio.run(drip())
 

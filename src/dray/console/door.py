@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dray.console.console import CONSOLE, VISITOR, Console
 from dray.console.form import read_form
-from dray.console.http.protocol import CERTIFIED
+from dray.console.http.protocol import CERTIFIED, STRANGER
 from dray.console.http.refusal import HttpRefusal
 from dray.console.statuses import status_of
 from dray.console.visitors import Visitors
@@ -222,6 +222,7 @@ class Door:
     async def _signed_in(self, request: Request) -> Response:
         """Begin a session with a token, if the queue manager knows it; show the page asked for."""
         keeping, page = self._keeping, "/"
+        request.scope["state"][STRANGER]()
         try:
             form = await read_form(request)
             token, page = form.text("token").strip(), _own_page(form.text("page"))

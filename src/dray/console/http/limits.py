@@ -28,7 +28,8 @@ CONNECTIONS_MAX: Final = 1_000
 WITHOUT_HEAD_MAX: Final = 500
 """Connections without a request, half of all: when there are more, the oldest is hung up on. So
 silent clients never take the places of others, who send a head as soon as they have connected. A
-connection whose request was answered is among them, also while the rest of a body still comes."""
+connection whose request was answered is among them, also while the rest of a body still comes, and
+so is one on which somebody signs in."""
 HEAD_BYTES_MAX: Final = 16 << 10
 """The head of a request, or what the client sent of it; a longer one is answered 400."""
 GRACE_S: Final = 3

@@ -24,6 +24,8 @@ TAKE_BODY: Final = "dray.take_body"
 """In the state of each request: gives the rest of its body as a `LongBody`, or None."""
 HANG_UP: Final = "dray.hang_up"
 """In the state of each request: ends its connection at once, so that its answer is not complete."""
+STRANGER: Final = "dray.stranger"
+"""In the state of each request: counts its connection among those without one, until its answer."""
 CERTIFIED: Final = "dray.certified"
 """In the state of each request: `cert:NAME` for a client that presented a certificate, else ""."""
 
@@ -60,11 +62,16 @@ class BoundedProtocol(H11Protocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - as uvicorn has it
         super().__init__(*arguments, **named)
         # A state of its own: the one that is given belongs to all connections.
-        own = {TAKE_BODY: self._take_body, HANG_UP: self._hang_up}
+        own = {
+            TAKE_BODY: self._take_body,
+            HANG_UP: self._hang_up,
+            STRANGER: self._count_as_stranger,
+        }
         self.app_state = {**self.app_state, **own}
         self._head_timer: asyncio.TimerHandle | None = None
         self._taking_timer: asyncio.TimerHandle | None = None
         self._untaken = 0
+        self._is_stranger = False
         self._long: LongBody | None = None
         self._behind = b""
         """Bytes of the next request, which came before the answer to a long body was complete."""
@@ -97,7 +104,7 @@ class BoundedProtocol(H11Protocol):
         self._stop("_head_timer")
         if self._is_answered:
             self._head_timer = self.loop.call_later(limits.STALLED_S, self.transport.abort)
-        else:
+        elif not self._is_stranger:
             self.without_head.remove(self)
 
     @property
@@ -119,6 +126,7 @@ class BoundedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """An answer has gone out: wait for the next request."""
+        self._is_stranger = False
         super().on_response_complete()
         if self.transport.is_closing():
             # The rest of the answer waits for a client that may never take it.
@@ -145,6 +153,10 @@ class BoundedProtocol(H11Protocol):
 
     def _hang_up(self) -> None:
         self.transport.abort()
+
+    def _count_as_stranger(self) -> None:
+        self._is_stranger = True
+        self.without_head.add(self)
 
     def _take_body(self) -> LongBody | None:
         """The rest of the body of this request, if it is long and its length is known.
