@@ -200,6 +200,7 @@ def test_an_upload_of_another_caller_is_not_found(client, queue, server):
         ({"Tus-Resumable": "0.2.2", "Upload-Length": "5"}, 412),
         (tus(upload_metadata="queue YQ=="), 400),
         (tus(upload_length="-5", upload_metadata="queue YQ=="), 400),
+        (tus(upload_length="5", upload_metadata="queue YQ==", upload_concat="partial"), 400),
         (tus(upload_length="5"), 400),
         (tus(upload_length="5", upload_metadata="queue ***"), 400),
         (tus(upload_length="5", upload_metadata=metadata(queue="missing")), 404),

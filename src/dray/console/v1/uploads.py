@@ -78,6 +78,12 @@ async def tell(call: Call) -> Response:
 async def create(call: Call) -> Response:
     """Begin an upload."""
     headers = call.request.headers
+    if "upload-concat" in headers:
+        # Each piece would become a message of its own.
+        raise HttpRefusal(
+            400, "bad-header", "Upload-Concat is of the extension concatenation, which this server"
+            " does not have; send the body as one upload",
+        )  # fmt: skip
     length = _whole(headers, "Upload-Length")
     if length > UPLOAD_BYTES_MAX:
         raise HttpRefusal(
