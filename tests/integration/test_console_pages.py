@@ -215,6 +215,11 @@ def test_what_is_no_page_or_names_nothing_is_refused_in_a_sentence(stage, client
     button = client.get("/queues/act")
     assert button.status_code == 405
     assert "This address is that of a button, and no page" in button.text
+    assert button.headers["allow"] == "POST"
+    page = client.options("/queues")
+    assert page.status_code == 405
+    assert "OPTIONS is not for this page" in page.text
+    assert sorted(page.headers["allow"].split(", ")) == ["GET", "HEAD"]
     ended = client.get("/transfers/ask?id=ended")
     assert ended.status_code == 400
     assert "no unfinished transfer &#39;ended&#39; any more" in ended.text

@@ -112,12 +112,16 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    said = "there is no such page; choose one above"
+    said, headers = "there is no such page; choose one above", dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         said = "this address is that of a button, and no page; choose a page above"
+        if "GET" in headers.get("Allow", ""):
+            said = f"{request.method} is not for this page; open it in a browser"
     elif error.status_code != HTTPStatus.NOT_FOUND:
         said = error.detail
-    return console_of(request).error(request, HTTPStatus(error.status_code), said)
+    answer = console_of(request).error(request, HTTPStatus(error.status_code), said)
+    answer.headers.update(headers)
+    return answer
 
 
 async def _bug(request: Request, error: Exception) -> Response:
