@@ -95,11 +95,39 @@ def test_a_row_that_is_no_message_is_refused(row, sentence):
         list(outgoing_rows(batch, ""))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+@pytest.mark.parametrize("kind", ["string", "large_string", "binary"])
+def test_a_body_of_bytes_that_are_no_text_is_sent_as_it_is(kind):
+    """`cast(body AS string)` of Spark keeps all bytes."""
+    import pyarrow as pa
+
+    from dray.spark.sink.outgoing_rows import outgoing_rows
+
+    column = pa.array([b"\xffA", b"", None], pa.binary()).cast(kind, safe=False)
+    paths = pa.array([None, None, "a file"])
+    batch = pa.RecordBatch.from_arrays([column, paths], ["body", "path"])
+
+    assert [row.body for row in outgoing_rows(batch, "q")] == [b"\xffA", b"", None]
+
+
+@pytest.mark.parametrize("name", ["label", "correlation_id", "queue"])
+def test_a_property_that_is_no_text_is_refused_with_its_column(name):
+    import pyarrow as pa
+
+    from dray.spark.sink.outgoing_rows import outgoing_rows
+
+    odd = pa.array([b"\xffA"], pa.binary()).cast(pa.string(), safe=False)
+    batch = pa.RecordBatch.from_arrays([pa.array([b"x"]), odd], ["body", name])
+
+    with pytest.raises(InvalidConfiguration, match=f"the column {name} has a text that is no UTF"):
+        list(outgoing_rows(batch, "q"))
+
+
+@pytest.mark.parametrize("name", ["none", "nu\0ll"])
+def test_a_file_that_is_not_there_is_named(tmp_path, name):
     from dray.spark.sink.outgoing_rows import _HashedFile
 
     with pytest.raises(SourceUnreadable, match="column path names"):
-        list(_HashedFile(str(tmp_path / "none")).pieces())
+        list(_HashedFile(str(tmp_path / name)).pieces())
 
 
 @pytest.mark.parametrize("name", ["a.bin", "with space.bin", "per%20cent.bin", "ü#1.bin"])

@@ -105,9 +105,11 @@ class _HashedFile:
                     self._hash.update(piece)
                     self.size += len(piece)
                     yield piece
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # A path with a null character is a ValueError.
+            why = getattr(error, "strerror", None) or error
             raise SourceUnreadable(
-                f"cannot read {self._path}, which the column path names: {error.strerror or error};"
+                f"cannot read {self._path}, which the column path names: {why};"
                 " use a directory that all executors share"
             ) from error
 
@@ -137,7 +139,7 @@ def add_digests(digests: Iterable[bytes]) -> bytes:
 def outgoing_rows(batch: pa.RecordBatch, default_queue: str) -> Iterator[OutgoingRow]:
     """The rows of a record batch; raises `InvalidConfiguration` for one that is no message."""
     names = batch.schema.names
-    columns = [column.to_pylist() for column in batch.columns]
+    columns = [_values(*named) for named in zip(names, batch.columns, strict=True)]
     for values in zip(*columns, strict=True):
         row = dict(zip(names, values, strict=True))
         body, path = row.pop("body", None), row.pop("path", None)
@@ -154,6 +156,20 @@ def outgoing_rows(batch: pa.RecordBatch, default_queue: str) -> Iterator[Outgoin
         number = row.get("app_specific")
         if number is not None and not -_APP_SPECIFIC_LIMIT <= number < _APP_SPECIFIC_LIMIT:
             raise InvalidConfiguration(f"app_specific is a 32-bit number, and {number} is not")
-        encoded = body.encode() if isinstance(body, str) else body
         given = {name: value for name, value in row.items() if value is not None}
-        yield OutgoingRow(queue, encoded, path, given)
+        yield OutgoingRow(queue, body, path, given)
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    """The values of a column. A body is bytes: Spark's text may be no UTF-8."""
+    import pyarrow as pa
+
+    if name == "body" and not pa.types.is_null(column.type):
+        column = column.cast(pa.large_binary())
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError as error:
+        raise InvalidConfiguration(
+            f"the column {name} has a text that is no UTF-8 ({error}); only a body may have such"
+            " bytes"
+        ) from error
