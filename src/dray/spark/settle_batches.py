@@ -243,7 +243,7 @@ def _settle_messages(queue: Queue, span: QueueSpan, claim_timeout_s: float) -> N
                 wait_s=ANSWER_GRACE_S,
             )
         )
-        held = patiently(lambda: measure(queue, span.after, upto=span.upto)).held
+        held = patiently(lambda: measure(queue, span.after, upto=span.upto, plain=True)).held
         if not held or held > span.upto:
             break
         if time.monotonic() - warned > claim_timeout_s:
