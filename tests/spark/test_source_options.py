@@ -225,6 +225,23 @@ def test_a_queue_that_is_deleted_under_a_query_is_named(stream, manager, orders,
         assert len(str(told.value).splitlines()) == 1
 
 
+def test_a_query_that_may_lose_messages_waits_when_the_last_queue_of_its_pattern_goes(
+    stream, manager, orders
+):
+    reader = stream(queue="ord*", failOnDataLoss="false", maxOffsetsPerTrigger="5")
+    strict = stream(queue="ord*", maxOffsetsPerTrigger="5")
+    first, told = next_of(reader, {}), next_of(strict, {})
+    manager.delete_queue("orders")
+
+    assert next_of(reader, first) == first
+    assert reader.partitions({}, first) == []
+    manager.create_queue("orders").send(b"x", label="later")
+    second = next_of(reader, first)
+    assert labels(reader, first, second) == ["later"]
+    with pytest.raises(QueueRecreated):
+        next_of(strict, told)
+
+
 def test_the_latest_offset_is_reported_beside_that_of_the_micro_batch(stream, manager, orders):
     for reader in (stream(maxOffsetsPerTrigger="3"), stream()):
         next_of(reader, {})

@@ -72,6 +72,8 @@ class Catalogue:
         self._places: dict[tuple[str, str], QueuePlace] = {}
         self._existing: dict[str, set[str]] = {}
         """The names of all queues of each manager, also of those that the query does not read."""
+        self._fitted: set[str] = set()
+        """The names and patterns that a queue has fitted so far."""
         self._claims: dict[QueueBirth, tuple[int, float]] = {}
         """The first message of each queue that a receiver holds, and since when or last told."""
         self._gone: dict[QueueBirth, int] = {}
@@ -94,7 +96,8 @@ class Catalogue:
         """Look again for the queues that fit patterns, since queues come and go.
 
         Queues that are named are looked for once: each answer about a range has their birth number.
-        Raises `QueueNotFound` if no queue has a name, or none at any of the urls fits a pattern.
+        Raises `QueueNotFound` if no queue has a name, or none at any of the urls fits a pattern. A
+        query that may lose messages waits if the last queue of a pattern goes while it runs.
         """
         if self._places and not any(map(_is_pattern, self._options.queues)):
             return
@@ -111,7 +114,9 @@ class Catalogue:
                     found[manager_id, name] = QueuePlace(url, manager_id, name, born[name])
                     fitting[wanted] = True
         for wanted, fits in fitting.items():
-            if not fits:
+            if fits:
+                self._fitted.add(wanted)
+            elif self._options.fail_on_data_loss or wanted not in self._fitted:
                 urls = ", ".join(self._options.urls)
                 raise QueueNotFound(
                     f"no queue fits the pattern {wanted!r} at {urls}; create one or mend the option"

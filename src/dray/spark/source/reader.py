@@ -412,4 +412,4 @@ def _limits(limit: ReadLimit, options: Options) -> Limits:
 
 
 def _share(limit: int | None, among: int) -> int | None:
-    return None if limit is None else max(1, limit // among)
+    return None if limit is None else max(1, limit // max(1, among))
