@@ -12,6 +12,7 @@ import dray
 from dray.errors import QueueRecreated, StoreError
 from dray.spark import land, settling
 from dray.spark.failure import plainly
+from dray.spark.landing.settler import ManagerSettler
 from tests.spark.judge import rows_in_order
 from tests.spark.judged import JudgedQueue
 
@@ -150,6 +151,28 @@ def test_a_store_that_was_put_back_under_a_planned_batch_ends_its_query_and_sett
         run(lambda rows, _: rows.count())
 
     assert type(plainly(caught.value)) is QueueRecreated
+    assert [bytes(message.body) for message in orders.messages()] == [b"new 1", b"new 2"]
+
+
+def test_a_store_that_is_put_back_while_a_micro_batch_lands_keeps_its_new_messages(
+    spark, daemon, manager, *, put_back, tmp_path, monkeypatch
+):
+    copy, back = put_back
+    orders = manager.queue("parcels", raw=True)
+    copy()
+    orders.send_many([b"old 1", b"old 2"])
+    settle = ManagerSettler.settle
+
+    def late(*given):
+        monkeypatch.undo()
+        back()
+        orders.send_many([b"new 1", b"new 2"])
+        return settle(*given)
+
+    monkeypatch.setattr(ManagerSettler, "settle", late)
+    with pytest.raises(QueueRecreated):
+        land(daemon.url, "parcels", tmp_path / "out", session=spark)
+
     assert [bytes(message.body) for message in orders.messages()] == [b"new 1", b"new 2"]
 
 

@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
@@ -40,9 +40,8 @@ from dray.spark.managers import Managers, patiently
 from dray.spark.query_end import told_briefly
 from dray.spark.sink.batches import BatchName
 from dray.spark.source.large import large_pages, opened_in, sequence_id_of
-from dray.spark.source.offsets import Offsets, QueueSpan, spans
-from dray.spark.source.options import Options, read_options
-from dray.spark.source.ranges import is_there, measure, warn_of_claim
+from dray.spark.source.planned import PlannedSource, PlannedSpan, planned_sources
+from dray.spark.source.ranges import check_still, is_there, measure, warn_of_claim
 from dray.wire.frames import Done
 from dray.wire.message_frames import Settle
 
@@ -51,20 +50,12 @@ if TYPE_CHECKING:
 
     from dray.client.blocking.manager import Manager
     from dray.client.blocking.queue import Queue
+    from dray.spark.source.options import Options
 
 logger = logging.getLogger(__name__)
 
 Write = Callable[["DataFrame", int], object]
-_QUERY_ID = "sql.streaming.queryId"
-_SCAN = "StreamingDataSourceV2ScanRelation"
 _PAUSE_S = 0.3
-
-
-class _SourceRange(NamedTuple):
-    """The ranges that one `format("dray")` of the query has read in a batch."""
-
-    options: Options
-    spans: list[QueueSpan]
 
 
 @checked
@@ -83,8 +74,13 @@ def settling(write: Write) -> Callable[[DataFrame, int], None]:
 
     @told_briefly()
     def write_and_settle(rows: DataFrame, batch_id: int) -> None:
-        query, ranges = _ranges_of(rows)
-        batch = _BatchOfSource(query, batch_id, ranges)
+        query, sources = planned_sources(rows)
+        if not sources:
+            raise InvalidConfiguration(
+                "settling() is for foreachBatch of a streaming query that reads from"
+                " format('dray'); this one does not"
+            )
+        batch = _BatchOfSource(query, batch_id, sources)
         try:
             if not batch.is_written():
                 _write_patiently(partial(write, rows, batch_id))
@@ -114,12 +110,12 @@ def _write_patiently(write: Callable[[], object]) -> None:
 class _BatchOfSource:
     """One batch: its note at each manager that it read from, and its ranges."""
 
-    def __init__(self, query: str, batch_id: int, ranges: list[_SourceRange]) -> None:
+    def __init__(self, query: str, batch_id: int, sources: list[PlannedSource]) -> None:
         self._name = BatchName(f"settling {query}", batch_id)
-        told = sorted(tuple(span) for each in ranges for span in each.spans)
+        told = sorted(tuple(each.span) for source in sources for each in source.spans)
         self._digest = blake3(json.dumps(told).encode()).digest()
-        self._ranges = ranges
-        self._managers = [Managers(each.options.credentials) for each in ranges]
+        self._sources = sources
+        self._managers = [Managers(each.options.credentials) for each in sources]
 
     def is_written(self) -> bool:
         """Whether any manager has the note: then `write` had returned."""
@@ -145,19 +141,19 @@ class _BatchOfSource:
 
     def settle(self) -> None:
         """Take the ranges from their queues."""
-        for manager, options, span in self._each_span():
-            queue = manager.queue(span.queue, raw=True)
+        for manager, options, planned in self._each_span():
+            queue = manager.queue(planned.span.queue, raw=True)
             try:
                 if options.content == "large":
-                    _settle_large(manager, queue, span, options.claim_timeout_s)
+                    _settle_large(manager, queue, planned, options.claim_timeout_s)
                 else:
-                    _settle_messages(queue, span, options.claim_timeout_s)
+                    _settle_messages(queue, planned, options.claim_timeout_s)
             except QueueRecreated:
                 if not options.accept_new_queue:
                     raise
             except QueueNotFound:
                 # Nothing is left to settle; the next batch says whether the query goes on without.
-                logger.warning("queue %r was deleted after it was read", span.queue)
+                logger.warning("queue %r was deleted after it was read", queue.name)
 
     def close(self) -> None:
         """Close the connections."""
@@ -166,21 +162,22 @@ class _BatchOfSource:
 
     def _each_manager(self) -> Iterator[Manager]:
         seen: set[str] = set()
-        for manager, _, span in self._each_span():
-            if span.manager_id not in seen:
-                seen.add(span.manager_id)
+        for manager, _, planned in self._each_span():
+            if planned.span.manager_id not in seen:
+                seen.add(planned.span.manager_id)
                 yield manager
 
-    def _each_span(self) -> Iterator[tuple[Manager, Options, QueueSpan]]:
-        for managers, (options, wanted) in zip(self._managers, self._ranges, strict=True):
+    def _each_span(self) -> Iterator[tuple[Manager, Options, PlannedSpan]]:
+        for managers, (options, wanted) in zip(self._managers, self._sources, strict=True):
             by_id = _by_id(managers, options) if wanted else {}
-            for span in wanted:
-                if span.manager_id not in by_id:
+            for planned in wanted:
+                manager_id = planned.span.manager_id
+                if manager_id not in by_id:
                     raise InvalidConfiguration(
-                        f"the batch was read from the queue manager {span.manager_id}, and none of"
+                        f"the batch was read from the queue manager {manager_id}, and none of"
                         f" the urls ({', '.join(options.urls)}) leads to it; add its url"
                     )
-                yield by_id[span.manager_id], options, span
+                yield by_id[manager_id], options, planned
 
 
 def _by_id(managers: Managers, options: Options) -> dict[str, Manager]:
@@ -191,58 +188,21 @@ def _by_id(managers: Managers, options: Options) -> dict[str, Manager]:
     return found
 
 
-def _ranges_of(rows: DataFrame) -> tuple[str, list[_SourceRange]]:
-    """The query that has called `foreachBatch`, and what its sources have read in this batch."""
-    java: Any = getattr(rows, "_jdf", None)
-    if java is None:
-        raise InvalidConfiguration(
-            "settling() cannot see the offsets of a query on Spark Connect; run the query in a"
-            " classic session, or settle the queue yourself with queue.settle"
-        )
-    session: Any = rows.sparkSession
-    query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
-    found: list[_SourceRange] = []
-    if query_id:
-        queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-        uuid = session.sparkContext._jvm.java.util.UUID.fromString(query_id)  # noqa: SLF001
-        leaves = queries.get(uuid).lastExecution().logical().collectLeaves()
-        for at in range(leaves.size()):
-            leaf = leaves.apply(at)
-            if leaf.getClass().getSimpleName() != _SCAN:
-                continue
-            if leaf.relation().table().name() == "dray":
-                found.append(_range_of(leaf))
-    if not found:
-        raise InvalidConfiguration(
-            "settling() is for foreachBatch of a streaming query that reads from format('dray');"
-            " this one does not"
-        )
-    return str(query_id), found
-
-
-def _range_of(leaf: Any) -> _SourceRange:
-    options = read_options(dict(leaf.relation().options()))
-    if leaf.endOffset().isEmpty():
-        # A source that has nothing new in this batch.
-        return _SourceRange(options, [])
-    start: Offsets = (
-        {} if leaf.startOffset().isEmpty() else json.loads(leaf.startOffset().get().json())
-    )
-    end: Offsets = json.loads(leaf.endOffset().get().json())
-    return _SourceRange(options, list(spans(start, end)))
-
-
-def _settle_messages(queue: Queue, span: QueueSpan, claim_timeout_s: float) -> None:
+def _settle_messages(queue: Queue, planned: PlannedSpan, claim_timeout_s: float) -> None:
     """Take all plain messages of a range; wait for those that receivers hold."""
+    span = planned.span
+
+    def settle() -> None:
+        check_still(queue, planned.birth, planned.receipt)
+        queue.handle.call(
+            lambda number: Settle(number, span.upto, 0, span.born, span.after, plain=True),
+            Done,
+            wait_s=ANSWER_GRACE_S,
+        )
+
     begun = warned = time.monotonic()
     while True:
-        patiently(
-            lambda: queue.handle.call(
-                lambda number: Settle(number, span.upto, 0, span.born, span.after, plain=True),
-                Done,
-                wait_s=ANSWER_GRACE_S,
-            )
-        )
+        patiently(settle)
         held = patiently(lambda: measure(queue, span.after, upto=span.upto, plain=True)).held
         if not held or held > span.upto:
             break
@@ -257,14 +217,19 @@ def _settle_messages(queue: Queue, span: QueueSpan, claim_timeout_s: float) -> N
         )
 
 
-def _settle_large(manager: Manager, queue: Queue, span: QueueSpan, claim_timeout_s: float) -> None:
+def _settle_large(
+    manager: Manager, queue: Queue, planned: PlannedSpan, claim_timeout_s: float
+) -> None:
     """Take each large message of a range; one with a hole is rejected, and its sender is told."""
+    span = planned.span
 
     def settle() -> None:
         for entries in large_pages(queue, span.after):
             for entry in entries:
                 if entry.first_lookup_id > span.upto:
                     return
+                # After the list: so the message is one of the queue that was read.
+                check_still(queue, planned.birth, planned.receipt)
                 while not _is_taken(manager, queue, sequence_id_of(entry)):
                     if not is_there(queue, entry.first_lookup_id, claim_timeout_s):
                         break

@@ -244,6 +244,7 @@ class Landing:
         from dray.spark.landing.batch import check_births, examine
         from dray.spark.landing.messages import remove_ranges
         from dray.spark.schema import RANGE
+        from dray.spark.source.planned import planned_sources
 
         assert self._table is not None
         self._first_batch_at = self._first_batch_at or time.monotonic()
@@ -263,6 +264,8 @@ class Landing:
         examined = examine(large, landed, self._table.reached)
         self._check_payloads(examined.rows, pulled)
         examined = self._with_messages(examined, ranges)
+        for _, spans in planned_sources(rows)[1]:
+            examined = examined._replace(reached=examined.reached.with_receipts(spans))
         if examined.rows.num_rows:
             with disk_told(self.summary.table_directory):
                 self._table.commit(examined.rows, examined.reached)

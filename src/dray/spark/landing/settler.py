@@ -11,7 +11,8 @@ from dray.client.connections.threads import run
 from dray.errors import LargeMessageHole, MessageNotFound, QueueNotFound
 from dray.spark.managers import Managers, patiently
 from dray.spark.source.large import opened_in
-from dray.spark.source.ranges import first_after
+from dray.spark.source.offsets import QueueBirth
+from dray.spark.source.ranges import check_still, first_after
 from dray.wire.frames import Done
 from dray.wire.large_frames import LargeFound, LargeReceive
 from dray.wire.message_frames import Settle
@@ -42,12 +43,13 @@ class ManagerSettler:
 
         Where a message that does not land stands before others, the ranges of those that have
         landed are settled by themselves. Raises `QueueRecreated`, and settles nothing, if the queue
-        was made again since it was read.
+        was made again since it was read, or its store put back.
         """
-        url, _, name = key
+        url, manager_id, name = key
 
         def settle() -> QueueReached:
             queue = self._managers.raw_queue(url, name)
+            check_still(queue, QueueBirth(manager_id, name, reached.born), reached.receipt)
             settled = self._settle(queue, url, reached)
             if settled.progress.beyond:
                 self._settle_beyond(queue, settled)

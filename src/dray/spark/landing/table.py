@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -35,6 +35,7 @@ from dray.spark.landing.landed_ids import Content, Cover, LandedIds, with_ids
 from dray.spark.landing.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import LandingProgress, Range
 from dray.spark.schema import LANDED
+from dray.spark.source.planned import PlannedSpan
 
 FOOTER_KEY = b"dray.landing"
 PREFIX, SUFFIX = "landed-", ".parquet"
@@ -59,13 +60,15 @@ class QueueReached(NamedTuple):
 
     `holed` are sequence ids that the table has as holes and whose other parts may still be there.
     `transactions` has the last one of each source that is not complete.
-    `born` is the birth number of the queue: the rest tells of this birth alone.
+    `born` is the birth number of the queue: the rest tells of this birth alone. `receipt` is what
+    the queue manager gave when it was last planned: settling states it.
     """
 
     progress: LandingProgress = LandingProgress()
     holed: tuple[str, ...] = ()
     transactions: tuple[TransactionReached, ...] = ()
     born: int = 0
+    receipt: bytes = b""
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -88,6 +91,15 @@ class Reached(msgspec.Struct, frozen=True):
         """The same, with one queue further on."""
         queues = {**self.queues, manager_id: {**self.queues.get(manager_id, {}), queue: reached}}
         return replace(self, queues=queues)
+
+    def with_receipts(self, planned: Iterable[PlannedSpan]) -> Reached:
+        """The same, with the receipts of a micro-batch."""
+        further = self
+        for (manager_id, queue, born, *_), receipt in planned:
+            before = further.queue(manager_id, queue)
+            if before.born == born:
+                further = further.with_queue(manager_id, queue, before._replace(receipt=receipt))
+        return further
 
 
 class LandedTable:

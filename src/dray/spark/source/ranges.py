@@ -17,6 +17,7 @@ from dray.client.calls.requests import ANSWER_GRACE_S
 from dray.errors import StoreError
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
 from dray.spark.source.columns import MessageColumns
+from dray.spark.source.offsets import check_birth
 from dray.wire.range_frames import (
     MeasureRange,
     RangeMeasured,
@@ -27,7 +28,7 @@ from dray.wire.range_frames import (
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
-    from dray.spark.source.offsets import QueuePlace
+    from dray.spark.source.offsets import QueueBirth, QueuePlace
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,14 @@ def measure(
     )
     assert isinstance(frame.head, RangeMeasured)
     return frame.head
+
+
+def check_still(queue: Queue, birth: QueueBirth, receipt: bytes) -> None:
+    """Raise `QueueRecreated` if a queue is not the one that was read any more.
+
+    Also if its store was put back since the queue manager gave the receipt, which may be empty.
+    """
+    check_birth(birth._replace(born=measure(queue, 0, receipt=receipt).born), birth.born)
 
 
 def planned_pieces(
