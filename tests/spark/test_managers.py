@@ -43,3 +43,20 @@ def test_nothing_is_settled_in_a_queue_that_was_made_again(daemon, manager, parc
     last = max(message.lookup_id for message in raw.messages())
     settler.settle(key, QueueReached(LandingProgress(last), born=before.born))
     assert raw.info().message_count == 0
+
+
+def test_small_messages_leave_by_one_range_whatever_large_ones_lie_between(
+    daemon, manager, parcels, settler
+):
+    raw = manager.queue("parcels", raw=True)
+    for _ in range(3):
+        raw.send(b"small")
+        parcels.send(bytes(25_000))
+    info = raw.info()
+    landed = QueueReached(small=((1, info.last_position),), born=info.born)
+
+    settled = settler.settle((daemon.url, manager.info().id, "parcels"), landed)
+
+    assert settled == landed
+    assert raw.info().large_count == 3
+    assert not [message for message in raw.messages() if message.body == b"small"]

@@ -19,7 +19,6 @@ from dray.spark.landing.messages import (
 )
 from dray.spark.landing.summary import LandingSummary
 from dray.spark.landing.table import QueueReached, Reached
-from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED, MESSAGES, batch_of, spark_arrow
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -38,9 +37,21 @@ def messages(*rows):
     return pa.Table.from_batches([batch_of(list(rows), MESSAGES)])
 
 
-def reached(upto=0, *beyond):
-    known = QueueReached(LandingProgress(upto, beyond), born=3)
-    return Reached().with_queue("m", "orders", known)
+def reached(*small):
+    return Reached().with_queue("m", "orders", QueueReached(small=small, born=3))
+
+
+def read(first, last, **given):
+    """The range of a task, as the driver gets it back."""
+    row = {
+        "manager_id": "m", "queue": "orders", "queue_born": 3, "first_lookup_id": first,
+        "last_lookup_id": last, "fragments_present": 1,
+    }  # fmt: skip
+    return row | given
+
+
+def ranges(*rows):
+    return pa.Table.from_pylist(list(rows))
 
 
 def summary():
@@ -58,10 +69,10 @@ def test_ranges_go_through_files_and_come_back_in_order(tmp_path):
     empty = write_range(tmp_path, [])
     assert (first[2], second[2], empty[2]) == (1, 2, 0)
 
-    read = read_ranges(tmp_path, planned(first, second, empty))
+    found = read_ranges(tmp_path, planned(first, second, empty))
 
-    assert read["lookup_id"].to_pylist() == [1, 2, 3]
-    assert read["body"].to_pylist() == [b"1", b"2", b"3"]
+    assert found["lookup_id"].to_pylist() == [1, 2, 3]
+    assert found["body"].to_pylist() == [b"1", b"2", b"3"]
     assert read_ranges(tmp_path, planned()).schema == spark_arrow(MESSAGES)
     remove_ranges(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -100,37 +111,40 @@ def test_a_full_disk_is_told_as_such(tmp_path):
         write_range(tmp_path, batches())
 
 
-def test_rows_that_are_new_land_and_progress_tells_exact_positions():
+def test_rows_that_are_new_land_and_progress_tells_the_ranges_that_were_read():
     given = messages(*(message(at) for at in (1, 2, 3, 7, 8)))
+    tasks = ranges(read(1, 5), read(6, 9), read(20, 30), read(31, 40, fragments_present=0))
 
-    rows, after = land_rows(given, [False, True, False, False, False], reached(), NOW)
+    rows, after = land_rows(
+        given, tasks, [False, True, False, False, False], reached((15, 19)), now=NOW
+    )
 
     assert rows.schema == LANDED
     assert rows["sequence_id"].to_pylist() == ["s\\1", "s\\3", "s\\7", "s\\8"]
     assert rows["lookup_ranges"].to_pylist() == [[[at, at]] for at in (1, 3, 7, 8)]
     assert rows["landed_time"].to_pylist() == [NOW] * 4
-    # What was landed before is settled with the rest.
-    assert after.queue("m", "orders").progress.beyond == ((1, 3), (7, 8))
+    # Large messages between small ones divide no range, and a queue that gave nothing has none.
+    assert after.queue("m", "orders") == QueueReached(small=((1, 9), (15, 30)), born=3)
 
 
 def test_queues_advance_each_for_itself():
     given = messages(message(1), message(5, 2, queue="others"), message(2, 3))
-    _, after = land_rows(given, [False] * 3, reached(), NOW)
-    assert after.queue("m", "orders").progress.beyond == ((1, 2),)
-    assert after.queue("m", "others").progress.beyond == ((5, 5),)
+    tasks = ranges(read(1, 2), read(3, 5, queue="others"))
+    _, after = land_rows(given, tasks, [False] * 3, reached(), now=NOW)
+    assert after.queue("m", "orders").small == ((1, 2),)
+    assert after.queue("m", "others").small == ((3, 5),)
 
 
 def test_a_queue_that_was_made_again_begins_anew():
-    given = messages(message(1, 9, queue_born=4))
-    _, after = land_rows(given, [False], reached(100), NOW)
-    assert after.queue("m", "orders") == QueueReached(LandingProgress(0, ((1, 1),)), born=4)
+    given, tasks = messages(message(1, 9, queue_born=4)), ranges(read(1, 1, queue_born=4))
+    _, after = land_rows(given, tasks, [False], reached((1, 100)), now=NOW)
+    assert after.queue("m", "orders") == QueueReached(small=((1, 1),), born=4)
 
 
 def test_the_same_id_twice_in_a_micro_batch_lands_once():
     given = messages(message(1, 7), message(2, 7), message(3))
-    rows, after = land_rows(given, [False] * 3, reached(), NOW)
+    rows, _ = land_rows(given, ranges(read(1, 3)), [False] * 3, reached(), now=NOW)
     assert rows["first_lookup_id"].to_pylist() == [1, 3]
-    assert after.queue("m", "orders").progress.beyond == ((1, 3),)
     counted = summary()
     count_again(counted, given, [False] * 3, reached())
     assert (counted.replayed, counted.duplicates) == (0, 1)
@@ -139,7 +153,7 @@ def test_the_same_id_twice_in_a_micro_batch_lands_once():
 def test_a_message_again_from_its_position_is_a_replay_and_from_another_a_duplicate():
     given = messages(message(1), message(4), message(9))
     counted = summary()
-    count_again(counted, given, [True, True, True], reached(2, (4, 5)))
+    count_again(counted, given, [True, True, True], reached((1, 2), (4, 5)))
     assert (counted.replayed, counted.duplicates) == (2, 1)
 
 

@@ -25,9 +25,7 @@ class LandingProgress(NamedTuple):
 
     def has(self, position: int) -> bool:
         """Whether the message at a position is landed."""
-        return position <= self.upto or any(
-            first <= position <= last for first, last in self.beyond
-        )
+        return position <= self.upto or is_within(self.beyond, position)
 
     def noting(self, ranges: Iterable[Range]) -> LandingProgress:
         """The same, with more ranges landed."""
@@ -50,6 +48,11 @@ class LandingProgress(NamedTuple):
             upto = max(upto, last)
             waiting.pop(0)
         return LandingProgress(upto, tuple(waiting))
+
+
+def is_within(ranges: Iterable[Range], position: int) -> bool:
+    """Whether a position is in one of the ranges."""
+    return any(first <= position <= last for first, last in ranges)
 
 
 def join_ranges(ranges: Iterable[Range]) -> list[Range]:

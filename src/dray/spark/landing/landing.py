@@ -318,7 +318,7 @@ class Landing:
             self._refuse_reused_ids(content_of(messages))
         now = datetime.fromtimestamp(time.time(), UTC)
         count_again(self.summary, messages, landed, examined.reached)
-        rows, reached = land_rows(messages, landed, examined.reached, now)
+        rows, reached = land_rows(messages, ranges, landed, examined.reached, now=now)
         self.summary.messages += rows.num_rows
         self.summary.taken += gone
         queues = dict.fromkeys(examined.queues)

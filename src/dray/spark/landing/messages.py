@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +24,7 @@ from dray.spark.failure import disk_told
 from dray.spark.landing.batch import in_order
 from dray.spark.landing.summary import LandingSummary
 from dray.spark.landing.table import Reached
-from dray.spark.positions import Range
+from dray.spark.positions import is_within, join_ranges
 from dray.spark.schema import LANDED, MESSAGES, spark_arrow
 
 SUFFIX = ".arrow"
@@ -92,24 +91,21 @@ def remove_ranges(directory: Path) -> None:
 
 
 def land_rows(
-    messages: pa.Table, landed: list[bool], reached: Reached, now: datetime
+    messages: pa.Table, ranges: pa.Table, landed: list[bool], reached: Reached, *, now: datetime
 ) -> tuple[pa.Table, Reached]:
-    """The rows that are new, for the table, and how far landing has come with all of them."""
+    """The rows that are new, for the table, and how far landing has come with all of them.
+
+    `ranges` are those that executors have read: what is not there of them, somebody took.
+    """
     new = pa.array(landed, pa.bool_())
     fresh = messages.filter(pc.and_(pc.invert(new), _first_of_each(messages["id"])))
-    keys = ["manager_id", "queue", "queue_born"]
-    for key in messages.group_by(keys).aggregate([]).to_pylist():
-        mask = pc.equal(messages["manager_id"], key["manager_id"])
-        mask = pc.and_(mask, pc.equal(messages["queue"], key["queue"]))
-        mask = pc.and_(mask, pc.equal(messages["queue_born"], key["queue_born"]))
-        before = reached.birth(
-            manager_id=key["manager_id"], queue=key["queue"], born=key["queue_born"]
-        )
-        positions = messages.filter(mask)["lookup_id"].to_numpy()
-        progress = before.progress.noting(_ranges(positions))
-        reached = reached.with_queue(
-            key["manager_id"], key["queue"], before._replace(progress=progress)
-        )
+    # A queue that is gone, or another one now, gave nothing.
+    for row in ranges.filter(pc.greater(ranges["fragments_present"], 0)).to_pylist():
+        manager_id, queue = row["manager_id"], row["queue"]
+        before = reached.birth(manager_id, queue, row["queue_born"])
+        read = (row["first_lookup_id"], row["last_lookup_id"])
+        small = tuple(join_ranges([*before.small, read]))
+        reached = reached.with_queue(manager_id, queue, before._replace(small=small))
     return _as_landed(fresh, now), reached
 
 
@@ -135,8 +131,8 @@ def count_again(
     for row in known.select(
         ["manager_id", "queue", "queue_born", "lookup_id", "again"]
     ).to_pylist():
-        progress = before.birth(row["manager_id"], row["queue"], row["queue_born"]).progress
-        replayed = row["again"] and progress.has(row["lookup_id"])
+        known = before.birth(row["manager_id"], row["queue"], row["queue_born"])
+        replayed = row["again"] and is_within(known.small, row["lookup_id"])
         summary.replayed += replayed
         summary.duplicates += not replayed
 
@@ -159,16 +155,6 @@ def _first_of_each(ids: pa.ChunkedArray) -> pa.Array:
     for at, each in enumerate(told):
         first.setdefault(each, at)
     return pa.array([first[each] == at for at, each in enumerate(told)], pa.bool_())
-
-
-def _ranges(positions: np.ndarray[Any, Any]) -> list[Range]:
-    """The fewest ranges that hold exactly these positions, which rise."""
-    if not len(positions):
-        return []
-    gaps = np.flatnonzero(np.diff(positions) != 1)
-    firsts = positions[np.concatenate(([0], gaps + 1))]
-    lasts = positions[np.concatenate((gaps, [len(positions) - 1]))]
-    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 def _as_landed(messages: pa.Table, now: datetime) -> pa.Table:

@@ -41,9 +41,10 @@ class ManagerSettler:
     def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
         """Settle one queue as far as `reached` allows; give how far that is.
 
-        Where a message that does not land stands before others, the ranges of those that have
-        landed are settled by themselves. Raises `QueueRecreated`, and settles nothing, if the queue
-        was made again since it was read, or its store put back.
+        Small messages leave by their ranges, whatever large ones lie between. Where a message that
+        does not land stands before large ones, the ranges of those that have landed are settled by
+        themselves. Raises `QueueRecreated`, and settles nothing, if the queue was made again since
+        it was read, or its store put back.
         """
         url, manager_id, name = key
 
@@ -80,6 +81,8 @@ class ManagerSettler:
         return ""
 
     def _settle(self, queue: Queue, url: str, reached: QueueReached) -> QueueReached:
+        for each in reached.small:
+            queue.handle.call(partial(_settle_range, each, reached.born, plain=True), Done)
         if reached.holed:
             # A message removed by its sequence id has to be in the queue that was read, too.
             queue.settle(reached.progress.upto, born=reached.born)
@@ -127,6 +130,6 @@ def take_large(
     )
 
 
-def _settle_range(positions: Range, born: int, queue: int) -> Settle:
+def _settle_range(positions: Range, born: int, queue: int, *, plain: bool = False) -> Settle:
     first, last = positions
-    return Settle(queue, last, 0, born, first - 1)
+    return Settle(queue, last, 0, born, first - 1, plain)

@@ -58,6 +58,8 @@ class TransactionReached(NamedTuple):
 class QueueReached(NamedTuple):
     """The end of a landing in one queue.
 
+    `progress` is that of large messages, and `small` has the ranges of positions in which every
+    small message is landed: one range for all, whatever large messages lie between.
     `holed` are sequence ids that the table has as holes and whose other parts may still be there.
     `transactions` has the last one of each source that is not complete.
     `born` is the birth number of the queue: the rest tells of this birth alone. `receipt` is what
@@ -69,6 +71,7 @@ class QueueReached(NamedTuple):
     transactions: tuple[TransactionReached, ...] = ()
     born: int = 0
     receipt: bytes = b""
+    small: tuple[Range, ...] = ()
 
 
 class Reached(msgspec.Struct, frozen=True):
