@@ -104,7 +104,7 @@ def test_a_wrong_option_is_told_the_options_that_the_page_has():
         (LEAST | {"content": "files"}, "content is 'files'; it can be messages or large"),
         (LEAST | {"maxOffsetsPerTrigger": "0"}, "must be a whole number above zero"),
         (LEAST | {"maxOffsetsPerTrigger": "ten"}, "must be a whole number above zero"),
-        (LEAST | {"maxBytesPerTrigger": "much"}, "is not a size"),
+        (LEAST | {"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger: 'much' is not a size"),
         (LEAST | {"maxBytesPerTrigger": "0"}, "must be above zero"),
         (LEAST | {"startingOffsets": "first"}, "startingOffsets is 'first'"),
         (LEAST | {"startingOffsets": '{"m": 3}'}, "startingOffsets is"),

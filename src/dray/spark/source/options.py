@@ -227,7 +227,10 @@ def _size(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name.lower())
     if text is None:
         return None
-    size = size_in_bytes(text)
+    try:
+        size = size_in_bytes(text)
+    except InvalidConfiguration as error:
+        raise InvalidConfiguration(f"{name}: {error}") from error
     if not size:
         raise InvalidConfiguration(f"{name} is {shown(text)}; it must be above zero")
     return size
