@@ -79,6 +79,11 @@ def test_all_columns_are_read_where_none_is_named(source, orders):
     assert set(read(reader)[0]) == set(source.schema().fieldNames())
 
 
+def test_a_column_that_is_named_twice_is_an_error(source):
+    with pytest.raises(InvalidConfiguration, match="has body twice; name it once"):
+        source.reader(structure("body binary, body binary"))
+
+
 @pytest.mark.parametrize("column", ["lable string", "lookup_id string", "body string"])
 @pytest.mark.parametrize("way", ["reader", "streamReader"])
 def test_a_column_or_type_that_is_not_there_is_an_error_with_those_that_are(source, column, way):

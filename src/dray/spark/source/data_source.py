@@ -77,4 +77,9 @@ def _for_columns(options: Options, asked: StructType) -> Options:
                 + "; leave the others out of .schema(...), and write each as it is here"
             )
     columns = tuple(asked.fieldNames())
+    for name in columns:
+        if columns.count(name) > 1:
+            raise InvalidConfiguration(
+                f"the schema of the query has {name} twice; name it once in .schema(...)"
+            )
     return options if columns == tuple(there) else options._replace(columns=columns)
