@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dray
-from dray.errors import InvalidConfiguration
+from dray.errors import InvalidConfiguration, QueueNotFound
 from dray.spark.landing.streams import between_commits, contents_of, looked_at, what_is_left
 from dray.spark.source.options import RANGES
 
@@ -66,3 +66,11 @@ def test_what_a_receiver_holds_is_counted_once_for_each_kind(url, manager):
         transaction.abort()
     assert count == 1
     assert "that a receiver holds; land again when it has committed" in sentence
+
+
+def test_a_landing_ends_well_when_the_last_queue_of_its_pattern_is_gone(url, manager):
+    manager.delete_queue("orders")
+    with looked_at(url, "ord*") as catalogue:
+        assert list(what_is_left(catalogue, "auto")) == []
+    with pytest.raises(QueueNotFound):
+        left(url, "auto")

@@ -81,16 +81,14 @@ def told_options(
     url: str, queue: str, credentials: str | None, *, fail: bool, accept: bool
 ) -> dict[str, str]:
     """The options of the source that both kinds share."""
+    named = {} if credentials is None else {"credentials": credentials}
     return {
-        **_where(url, queue, credentials),
+        "url": url,
+        "queue": queue,
+        **named,
         "failOnDataLoss": str(fail).lower(),
         "acceptNewQueue": str(accept).lower(),
     }
-
-
-def _where(url: str, queue: str, credentials: str | None) -> dict[str, str]:
-    named = {} if credentials is None else {"credentials": credentials}
-    return {"url": url, "queue": queue, **named}
 
 
 def between_commits(seconds: float, idle_s: float | None) -> float:
@@ -107,10 +105,11 @@ def contents_of(as_: str) -> tuple[str, ...]:
 
 @contextmanager
 def looked_at(url: str, queue: str, credentials: str | None = None) -> Iterator[Catalogue]:
-    """The queues of a landing, from a connection of the driver's own."""
+    """The queues of a landing that has run, from a connection of the driver's own."""
     from dray.spark.source.catalogue import Catalogue
 
-    catalogue = Catalogue(read_options(_where(url, queue, credentials)))
+    options = told_options(url, queue, credentials, fail=False, accept=False)
+    catalogue = Catalogue(read_options(options), begun=True)
     try:
         yield catalogue
     finally:

@@ -65,14 +65,14 @@ class Reach(NamedTuple):
 class Catalogue:
     """Finds queues by name or pattern on all managers, and asks them how far they reach."""
 
-    def __init__(self, options: Options) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, options: Options, *, begun: bool = False) -> None:
+        """Connect to nothing yet; `begun` if a query has found queues for all patterns before."""
         self._options = options
         self._managers = Managers(options.credentials, at_once=True)
         self._places: dict[tuple[str, str], QueuePlace] = {}
         self._existing: dict[str, set[str]] = {}
         """The names of all queues of each manager, also of those that the query does not read."""
-        self._fitted: set[str] = set()
+        self._fitted: set[str] = set(options.queues) if begun else set()
         """The names and patterns that a queue has fitted so far."""
         self._claims: dict[QueueBirth, tuple[int, float]] = {}
         """The first message of each queue that a receiver holds, and since when or last told."""
