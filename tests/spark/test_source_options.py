@@ -242,6 +242,22 @@ def test_a_query_that_may_lose_messages_waits_when_the_last_queue_of_its_pattern
         next_of(strict, told)
 
 
+def test_a_queue_of_a_pattern_that_is_deleted_at_any_step_of_the_planner_is_left_out(
+    stream, manager, orders
+):
+    options = {"queue": "ord*", "failOnDataLoss": "false", "maxOffsetsPerTrigger": "5"}
+    planner, reporter, beginner = (stream(**options) for _ in range(3))
+    (first,) = map(
+        json.loads, {json.dumps(next_of(each, {})) for each in (planner, reporter, beginner)}
+    )
+    manager.delete_queue("orders")
+
+    assert planner.partitions({}, first) == []
+    assert without_receipts(reporter.reportLatestOffset()) == first
+    beginner.prepareForTriggerAvailableNow()
+    assert next_of(beginner, first) == first
+
+
 def test_the_latest_offset_is_reported_beside_that_of_the_micro_batch(stream, manager, orders):
     for reader in (stream(maxOffsetsPerTrigger="3"), stream()):
         next_of(reader, {})
