@@ -155,6 +155,40 @@ def test_a_given_up_call_in_a_transaction_leaves_only_its_abort(in_loop):
     assert in_loop(act) == b"free"
 
 
+IN_A_TRANSACTION = {
+    "send": lambda queue, given: queue.send(b"x", transaction=given),
+    "send_many": lambda queue, given: queue.send_many([b"x", b"y"], given),
+    "receive_many": lambda queue, given: queue.receive_many(2, timeout=0, transaction=given),
+    "settle": lambda queue, given: queue.settle(1, transaction=given),
+    "reject": lambda queue, given: queue.reject(1, given),
+    "move": lambda queue, given: queue.move(1, f"{queue.name};aside", given),
+    "cursor": lambda queue, given: queue.cursor().receive(0, given),
+    "whole": lambda queue, given: queue.receive_transaction(0, given),
+    "large send": lambda queue, given: dray.aio.LargeMessageQueue(queue).send(
+        b"x", transaction=given
+    ),
+    "large receive": lambda queue, given: dray.aio.LargeMessageQueue(queue)
+    .receive(0, given)
+    .__aenter__(),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_TRANSACTION)
+def test_a_call_given_up_at_its_first_wait_dooms_the_transaction_that_it_was_given(in_loop, name):
+    async def act(manager, queue):
+        transaction = await manager.transaction()
+        # The name of the queue is not resolved yet, so each call begins with a wait.
+        calling = asyncio.create_task(IN_A_TRANSACTION[name](queue, transaction))
+        await asyncio.sleep(0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        with pytest.raises(dray.TransactionAborted, match="was cancelled"):
+            await transaction.commit()
+
+    in_loop(act)
+
+
 def test_a_given_up_receive_of_a_queue_without_transactions_gives_its_connection_up(in_loop):
     async def act(manager, queue):
         receiving = asyncio.create_task(queue.receive())

@@ -253,9 +253,10 @@ class LargeMessageQueue:
         used = own if transaction is None else transaction_of(transaction)
         assert used is not None
         try:
-            (found,) = await self._takes.take(
-                LargeReceive(0, 0, timeout, select, repair=repair), [used]
-            )
+            with used.undivided():
+                (found,) = await self._takes.take(
+                    LargeReceive(0, 0, timeout, select, repair=repair), [used]
+                )
         except BaseException:
             if own is not None:
                 await own.abort()

@@ -64,10 +64,9 @@ class LargeTakes:
                 asked, transaction=number, timeout=timeout, status_queue=status_queue
             )
             try:
-                with used.undivided():
-                    if head.count > 1:
-                        return await self._find_some(connection, head)
-                    return [await self.find(connection, head)]
+                if head.count > 1:
+                    return await self._find_some(connection, head)
+                return [await self.find(connection, head)]
             except LargeMessageHole as hole:
                 reached("hole-told")
                 if await self._reject(hole):

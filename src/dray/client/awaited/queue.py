@@ -287,20 +287,18 @@ class Queue:
         """
         if transaction is None:
             return await self._receive_whole(timeout)
-        connection_in(transaction, self.handle)
-        connection, number = await transaction.awaited.join()
-        with transaction.awaited.undivided():
-            used, frame = await self.handle.call(
-                lambda queue: message_frames.ReceiveTransaction(queue, number, timeout),
-                message_frames.TransactionMessages,
-                wait_s=wait_for(timeout),
-                connection=connection,
-            )
-            head = frame.head
-            assert isinstance(head, message_frames.TransactionMessages)
-            messages = messages_in(head.envelopes, frame.body, self.name)
-            used.give_back(frame.body)
-            messages += [await self._left_out(used, envelope) for envelope in head.left_out]
+        connection, number = await part_in(transaction, self.handle)
+        used, frame = await self.handle.call(
+            lambda queue: message_frames.ReceiveTransaction(queue, number, timeout),
+            message_frames.TransactionMessages,
+            wait_s=wait_for(timeout),
+            connection=connection,
+        )
+        head = frame.head
+        assert isinstance(head, message_frames.TransactionMessages)
+        messages = messages_in(head.envelopes, frame.body, self.name)
+        used.give_back(frame.body)
+        messages += [await self._left_out(used, envelope) for envelope in head.left_out]
         return ReceivedTransaction(messages, head.missing)
 
     async def _left_out(self, connection: Connection, envelope: message_frames.Envelope) -> Message:

@@ -7,7 +7,6 @@ them over; `claims` says why.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 
 from dray.client.awaited.joining import InTransaction, part_in
 from dray.client.calls.messages import messages_in
@@ -68,13 +67,9 @@ class MessageReader:
                 self.handle, request, select=select, count=count, wait_s=wait_s
             )
         connection, number = await part_in(transaction, self.handle)
-        with nullcontext() if transaction is None else transaction.awaited.undivided():
-            used, frame = await self.handle.call(
-                lambda queue: request(queue, number),
-                Messages,
-                wait_s=wait_s,
-                connection=connection,
-            )
+        used, frame = await self.handle.call(
+            lambda queue: request(queue, number), Messages, wait_s=wait_s, connection=connection
+        )
         assert isinstance(frame.head, Messages)
         found = messages_in(frame.head.envelopes, frame.body, self.handle.name)
         used.give_back(frame.body)

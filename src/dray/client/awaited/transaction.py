@@ -45,6 +45,7 @@ _GATHER_BYTES_MAX = 256 * KIB
 _INNER = frozenset(
     {
         "begin_commit",
+        "broken_off",
         "connection",
         "doom",
         "end_commit",
@@ -250,14 +251,18 @@ class Transaction:
         except Exception:
             raise
         except BaseException:
-            self.doom(
-                TransactionAborted(
-                    f"a call in transaction {self.id} was cancelled, so the transaction can only"
-                    " be aborted; repeat the transaction",
-                    transaction_id=self.id,
-                )
-            )
+            self.broken_off()
             raise
+
+    def broken_off(self) -> None:
+        """A call in it was interrupted, so it can only be aborted."""
+        self.doom(
+            TransactionAborted(
+                f"a call in transaction {self.id} was cancelled, so the transaction can only"
+                " be aborted; repeat the transaction",
+                transaction_id=self.id,
+            )
+        )
 
     def leave(self) -> None:
         """Abort it without waiting, when nobody holds it any more."""

@@ -4,13 +4,16 @@
 takes (`arguments`); its annotation says whether None or `...` may be given, too. A parameter that
 the table does not know stops the import, so a new one cannot be forgotten. A wrong call is refused
 before it costs anybody else anything.
+
+An awaited call that is interrupted dooms the transaction that it was given: nobody knows how far it
+came.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
@@ -57,12 +60,22 @@ def checked(
     function: Callable[_Arguments, _Result], owner: str = ""
 ) -> Callable[_Arguments, _Result]:
     """Decorate a function of the public face, or a method of the class `owner`."""
-    fitted = _Signature(function, owner).fitted
+    signature = _Signature(function, owner)
+    fitted = signature.fitted
     if inspect.iscoroutinefunction(function):
         # A coroutine function refuses when it is awaited, as it does everything else.
         @functools.wraps(function)
         async def call(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function has it
-            return await function(*fitted(arguments, named), **named)
+            taken = fitted(arguments, named)
+            try:
+                return await function(*taken, **named)
+            except Exception:
+                raise
+            except BaseException:
+                transaction = signature.given("transaction", taken, named)
+                if transaction is not None:
+                    transaction.awaited.broken_off()
+                raise
 
     else:
 
@@ -132,6 +145,13 @@ class _Signature:
             if name not in named and not 0 <= at < count:
                 raise TypeError(f"{self._call} needs {name}; it takes {self._all}")
         return found
+
+    def given(self, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Any:  # noqa: ANN401 - as it was given
+        """Give the argument of that name in a call that fits; None if it was left out."""
+        if name not in self._by_position:
+            return named.get(name)
+        at = self._skipped + self._by_position.index(name)
+        return arguments[at] if at < len(arguments) else named.get(name)
 
     @property
     def _all(self) -> str:
