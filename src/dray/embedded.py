@@ -66,8 +66,9 @@ class EmbeddedRuntime(BlockingRuntime):
 
 def open_embedded(path: str | Path, **config: Any) -> Manager:  # noqa: ANN401 - see dray.open
     """Start a queue manager over `path` and connect to it; closing the manager stops it."""
-    dialer, daemon = _started(path, config)
+    dialer, daemon = _prepared(path, config)
     try:
+        daemon.start()
         return Manager(dialer, stop=daemon.stop, runtime=EmbeddedRuntime())
     except BaseException:
         daemon.stop()
@@ -77,15 +78,16 @@ def open_embedded(path: str | Path, **config: Any) -> Manager:  # noqa: ANN401 -
 async def open_awaited(path: str | Path, **config: Any) -> AwaitedManager:  # noqa: ANN401 - see dray.open
     """Do the same without stopping the event loop."""
     runtime = LoopRuntime()
-    dialer, daemon = await runtime.offload(_started, path, config)
+    dialer, daemon = await runtime.offload(_prepared, path, config)
     try:
+        await runtime.offload(daemon.start)
         return await AwaitedManager.connected(Link(dialer, runtime), daemon.stop)
     except BaseException:
         await runtime.offload(daemon.stop)
         raise
 
 
-def _started(path: str | Path, config: dict[str, Any]) -> tuple[EmbeddedDialer, EmbeddedDaemon]:
+def _prepared(path: str | Path, config: dict[str, Any]) -> tuple[EmbeddedDialer, EmbeddedDaemon]:
     data = str(path)
     check_named(data)
     if "data" in config:
@@ -97,7 +99,6 @@ def _started(path: str | Path, config: dict[str, Any]) -> tuple[EmbeddedDialer, 
             )
     unlimited = {name: "unlimited" for name in ("quota", "journal_quota") if config[name] is None}
     daemon = EmbeddedDaemon(data, read_options(data=data, **{**config, **unlimited}))
-    daemon.start()
     return EmbeddedDialer(daemon, data), daemon
 
 

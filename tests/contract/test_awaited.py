@@ -389,6 +389,20 @@ def test_what_is_opened_can_be_awaited_or_used_in_a_block(addresses):
     asyncio.run(act())
 
 
+def test_a_given_up_open_leaves_no_queue_manager_behind(tmp_path):
+    async def act():
+        opening = asyncio.ensure_future(dray.aio.open(tmp_path / "data"))
+        while not (tmp_path / "data").exists() and not opening.done():
+            await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        async with dray.aio.open(tmp_path / "data") as manager:
+            return (await manager.info()).version
+
+    assert asyncio.run(act()) == dray.__version__
+
+
 def test_the_awaited_face_has_every_name_of_the_blocking_one():
     from dray.client.blocking import (
         large,

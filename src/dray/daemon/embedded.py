@@ -26,6 +26,9 @@ from dray.errors import ConnectionLost
 from dray.forks import check_process, is_here, keep_from_children, this_process
 from dray.model.callers import OWNER
 
+_BEGINS_S = 1.0
+"""A thread that is to begin at all begins within this time."""
+
 
 class EmbeddedDaemon:
     """Runs the same loop as `serve`. One per data directory, any number per process."""
@@ -51,6 +54,7 @@ class EmbeddedDaemon:
         self._path = data
         self._process = this_process()
         self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
         self._loop: LentLoop | None = None
         self._door: CallDoor | None = None
         self._server: Server | None = None
@@ -65,16 +69,11 @@ class EmbeddedDaemon:
     def start(self) -> None:
         """Lock, recover and serve. Raises here what stands in the way, such as `StoreLocked`."""
         assert self._thread is None, "an embedded daemon is started once"
-        ready = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(ready,), name="dray-daemon", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="dray-daemon", daemon=True)
         self._thread.start()
-        ready.wait()
+        self._ready.wait()
         if self._server is None:
-            self._thread.join()
-            assert self._failure is not None
-            raise self._failure
+            self.stop()
 
     def connect(self) -> socket.socket:
         """Open a session; give the client's end, a blocking socket.
@@ -114,10 +113,15 @@ class EmbeddedDaemon:
     def stop(self) -> None:
         """Stop cleanly and wait for it; harmless when repeated. Raises what had gone wrong.
 
-        Does nothing in a process forked from the one that runs it.
+        After an interrupted `start` it waits for the recovery. Does nothing in a process forked
+        from the one that runs it.
         """
         if self._thread is None or not is_here(self._process):
             return
+        while not self._ready.wait(_BEGINS_S):
+            if not self._thread.is_alive():
+                # An interrupt came before the thread.
+                return
         if self._stop_wanted is not None:
             self._in_loop(self._stop_wanted.set)
         self._thread.join()
@@ -134,30 +138,30 @@ class EmbeddedDaemon:
             return False
         return True
 
-    def _run(self, ready: threading.Event) -> None:
+    def _run(self) -> None:
         request_short_time_slice()
         try:
             loop = self._loop = LentLoop()
         except BaseException as error:  # noqa: BLE001 - raised again by start
             self._failure = error
-            ready.set()
+            self._ready.set()
             return
         try:
             # In debug mode asyncio lets no other thread borrow its turn.
             with asyncio.Runner(debug=False, loop_factory=lambda: loop) as runner:
-                runner.run(self._serve(loop, ready))
+                runner.run(self._serve(loop))
         except BaseException as error:  # noqa: BLE001 - raised again by start or stop
             self._failure = error
         finally:
             loop.turn.release()
-            ready.set()
+            self._ready.set()
 
-    async def _serve(self, loop: LentLoop, ready: threading.Event) -> None:
+    async def _serve(self, loop: LentLoop) -> None:
         server = self._make(loop, self._options)
         self._stop_wanted = asyncio.Event()
         self._door = CallDoor(loop, server.turns)
         self._server = server
-        ready.set()
+        self._ready.set()
         stop = loop.create_task(self._stop_wanted.wait())
         ends: set[asyncio.Future[Any]] = {server.ended, stop}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

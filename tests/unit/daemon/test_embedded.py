@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import signal
+import threading
 
 import pytest
 
 import dray
 from dray.daemon.config import read_options
 from dray.daemon.embedded import EmbeddedDaemon
+from dray.daemon.server import Server
 from dray.errors import AddressInUse, ConnectionLost, StoreLocked
 from dray.wire import frames
 from tests.cost import calls_of
@@ -139,3 +142,24 @@ def test_a_start_without_descriptors_left_is_an_error_and_does_not_wait(tmp_path
     monkeypatch.setattr("dray.daemon.embedded.LentLoop", none_left)
     with pytest.raises(OSError, match="Too many open files"):
         EmbeddedDaemon(tmp_path / "data").start()
+
+
+def test_an_interrupted_start_can_be_stopped(tmp_path):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    def make(loop, options):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        return Server(loop, options)
+
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    try:
+        daemon = EmbeddedDaemon(tmp_path / "data", make=make)
+        with pytest.raises(KeyboardInterrupt):
+            daemon.start()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    daemon.stop()
+    again = EmbeddedDaemon(tmp_path / "data")
+    again.start()
+    again.stop()
