@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from dray.errors import ConnectionLost, ProtocolError
 from dray.wire.frames import Done, Failed, Hello, Lease, Welcome, encode_frame
 from dray.wire.message_frames import Messages, Outcome, OutcomeIs, Receive, Send
 from dray.wire.queue_frames import Describe, ListQueues, ManagerState, OpenQueue, QueueList
+from dray.wire.stream import Frame
 from tests.unit.client.peer import MANAGER_ID, Peer, keep_silent
 
 DEADLINE_S = 100
@@ -72,6 +74,26 @@ def test_one_waiting_for_ever_does_not_stop_another_and_hands_on_the_reading(pee
     visit, frame = kept[0]
     visit.answer(frame, Done(1))
     assert for_ever() == Done(1)
+
+
+def test_an_answer_that_another_thread_read_is_not_kept(peer, connection):
+    held, kept = threading.Event(), []
+    peer.on[Describe] = lambda visit, frame: (kept.append((visit, frame)), held.set())
+    peer.on[ListQueues] = lambda visit, frame: visit.answer(frame, QueueList([]))
+    for_ever = in_thread(lambda: run(connection.call(Describe(), Done)).head)
+    assert held.wait(DEADLINE_S)
+    for _ in range(20):
+        run(connection.ask(ListQueues(), QueueList))
+    gc.collect()
+    answers = [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, Frame) and isinstance(each.head, QueueList)
+    ]
+    visit, frame = kept[0]
+    visit.answer(frame, Done(1))
+    for_ever()
+    assert answers == []
 
 
 def test_the_reader_wakes_another_to_read_on_when_its_own_answer_has_come(peer, connection):

@@ -113,7 +113,6 @@ class ThreadConnection(SocketConnection):
     def _lead_or_park(self, pending: Pending) -> bool:
         """Whether this thread is to read now; else it has a signal to wait for."""
         with self._lock:
-            self._parked.pop(pending, None)
             if self._reading and not pending.settled:
                 pending.signal = self._parked[pending] = threading.Event()
                 return False
@@ -126,7 +125,14 @@ class ThreadConnection(SocketConnection):
     def _parked_until(self, pending: Pending, deadline: float | None) -> bool:
         """Wait to be told of the answer, or to read on; false when the time is over."""
         signal = self._parked.get(pending)
-        return signal is None or signal.wait(_remaining(deadline))
+        if signal is None:
+            return True
+        try:
+            return signal.wait(_remaining(deadline))
+        finally:
+            with self._lock:
+                # Whoever stays among the parked keeps its answer in memory.
+                self._parked.pop(pending, None)
 
     def _lead(self, pending: Pending, deadline: float | None) -> None:
         try:
