@@ -195,6 +195,23 @@ def test_an_interrupted_wait_ends_at_once_and_takes_nothing(manager):
     assert queue.receive(PATIENCE_S).body == b"after"
 
 
+@pytest.mark.slow
+def test_a_signal_handler_can_send_while_its_thread_sends(manager):
+    queue = manager.create_queue("orders")
+    sent, inside = [], []
+
+    def send(_number, _frame):
+        if not inside:
+            inside.append(True)
+            sent.append(queue.send(b"of the handler"))
+            inside.clear()
+
+    with signals(send, repeat(0.0005)):
+        while len(sent) < 200:
+            queue.send(b"of the program")
+    assert {*sent} <= {each.id for each in queue.messages()}
+
+
 def test_a_signal_handler_can_close_the_queue_manager(tmp_path):
     manager = dray.open(tmp_path / "data")
     queue = manager.create_queue("orders")

@@ -55,7 +55,8 @@ class DirectConnection(Connection):
 
     def __init__(self, open_session: OpenSession, peer: str) -> None:
         """Open a session; `peer` names the queue manager in sentences."""
-        super().__init__(peer, threading.Lock())
+        # A signal handler may call while its thread has the lock.
+        super().__init__(peer, threading.RLock())
         self._is_open = False
         self._calls = open_session(self._take, self._hung_up)
         self._is_open = True
@@ -80,7 +81,7 @@ class DirectConnection(Connection):
 
     def after_fork(self, parent: Process) -> None:
         """See `Connection`; a thread of the parent may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         super().after_fork(parent)
 
     def give_back(self, body: memoryview) -> None:

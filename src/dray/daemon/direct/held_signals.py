@@ -45,19 +45,47 @@ _Handler = Callable[[int, FrameType | None], Any]
 
 
 class HeldSignals:
-    """A block in which no handler of the program runs; they run when it is over."""
+    """A block in which no handler of the program runs; they run when it is over.
+
+    A handler may come just before the block holds it, or just after, and begin a block of its own.
+    """
 
     def __init__(self) -> None:
         """Begin outside of the block."""
         self._main = threading.main_thread().ident
-        self._replaced: list[tuple[int, _Handler]] = []
-        self._came: list[tuple[int, FrameType | None]] = []
+        self._blocks: list[_Block] = []
         tell_of_forks(self)
 
     def hold(self) -> None:
         """Begin the block; only in the main thread it has any effect."""
-        if threading.get_ident() != self._main:
-            return
+        if threading.get_ident() == self._main:
+            block = _Block()
+            block.begin()
+            self._blocks.append(block)
+
+    def let_go(self) -> None:
+        """End the block; raises what the handlers raise."""
+        if threading.get_ident() == self._main:
+            self._blocks.pop().end()
+
+    def after_fork(self, parent: Process) -> None:
+        """In a child, whose only thread may not be the one that was in the block."""
+        del parent
+        self._main = threading.main_thread().ident
+        while self._blocks:
+            self._blocks.pop().restore()
+
+
+class _Block:
+    """What one block has replaced, and the signals that came in it."""
+
+    __slots__ = ("_came", "_replaced")
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[int, _Handler]] = []
+        self._came: list[tuple[int, FrameType | None]] = []
+
+    def begin(self) -> None:
         try:
             for number, handler in zip(HELD, map(_signal.getsignal, HELD), strict=True):
                 # Else it is one of two numbers, or None: the program runs nothing.
@@ -65,37 +93,28 @@ class HeldSignals:
                     self._replaced.append((number, handler))
                     _signal.signal(number, self._note)
         except BaseException:
-            self._restore()
+            self.restore()
             raise
 
-    def let_go(self) -> None:
-        """End the block; raises what the handlers raise."""
-        if threading.get_ident() != self._main:
-            return
+    def end(self) -> None:
         handlers = dict(self._replaced)
-        self._restore()
-        if self._came:
-            came, self._came = self._came, []
+        try:
+            self.restore()
+        finally:
             # All of them run, also if one raises.
-            with ExitStack() as stack:
-                for number, frame in reversed(came):
-                    stack.callback(handlers[number], number, frame)
+            if self._came:
+                with ExitStack() as stack:
+                    for number, frame in reversed(self._came):
+                        stack.callback(handlers[number], number, frame)
 
-    def after_fork(self, parent: Process) -> None:
-        """In a child, whose only thread may not be the one that was in the block."""
-        del parent
-        self._main = threading.main_thread().ident
-        self._restore()
-        self._came.clear()
-
-    def _restore(self) -> None:
+    def restore(self) -> None:
         try:
             while self._replaced:
                 _signal.signal(*self._replaced[-1])
                 self._replaced.pop()
         except BaseException:
             # A handler that is back has raised: the others must come back all the same.
-            self._restore()
+            self.restore()
             raise
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _signal
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -94,6 +96,34 @@ def test_the_handlers_of_all_signals_run_also_when_one_raises():
         for number, handler in before.items():
             signal.signal(number, handler)
     assert came == [signal.SIGUSR1, signal.SIGTERM]
+
+
+def test_a_handler_may_begin_a_block_of_its_own_while_the_handlers_come_back():
+    held, came = HeldSignals(), []
+
+    def nested(number, _frame):
+        held.hold()
+        came.append(number)
+        held.let_go()
+
+    def interrupt_restoring(_frame, event, argument):
+        if event == "c_return" and argument is _signal.signal and not came:
+            signal.raise_signal(signal.SIGUSR2)
+
+    both = (signal.SIGUSR1, signal.SIGUSR2)
+    before = {number: signal.signal(number, nested) for number in both}
+    try:
+        held.hold()
+        sys.setprofile(interrupt_restoring)
+        try:
+            held.let_go()
+        finally:
+            sys.setprofile(None)
+        assert came == [signal.SIGUSR2]
+        assert [signal.getsignal(number) for number in both] == [nested, nested]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_a_signal_without_a_handler_does_what_it_did():
