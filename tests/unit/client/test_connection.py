@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 
 import pytest
 
@@ -14,7 +15,7 @@ from dray.client.blocking.manager import Manager
 from dray.client.connections.connection import send_some
 from dray.client.connections.thread_connection import ThreadConnection
 from dray.client.connections.threads import run
-from dray.errors import ConnectionLost, ProtocolError
+from dray.errors import ConnectionLost, Misuse, ProtocolError
 from dray.wire.frames import Done, Failed, Hello, Lease, Welcome, encode_frame
 from dray.wire.message_frames import Messages, Outcome, OutcomeIs, Receive, Send
 from dray.wire.queue_frames import Describe, ListQueues, ManagerState, OpenQueue, QueueList
@@ -94,6 +95,42 @@ def test_an_answer_that_another_thread_read_is_not_kept(peer, connection):
     visit.answer(frame, Done(1))
     for_ever()
     assert answers == []
+
+
+def test_a_call_of_a_signal_handler_is_refused_while_its_thread_waits(peer, manager):
+    refused = []
+
+    def call(_number, _frame):
+        try:
+            manager.queues()
+        except Misuse as error:
+            refused.append(str(error))
+
+    def interrupt(visit, frame):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        while not refused:
+            time.sleep(0.001)
+        visit.answer(frame, QueueList([]))
+
+    peer.on[ListQueues] = interrupt
+    before = signal.signal(signal.SIGUSR1, call)
+    try:
+        assert manager.queues() == []
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert "a signal handler" in refused[0]
+    assert len(peer.visits) == 1
+
+
+def test_a_call_that_interrupted_its_own_transaction_is_refused(manager):
+    lock = manager.transaction().awaited._lock
+
+    async def twice():
+        async with lock, lock:
+            pytest.fail("a thread that has the lock would wait for itself")
+
+    with pytest.raises(Misuse, match="a signal handler"):
+        run(twice())
 
 
 def test_the_reader_wakes_another_to_read_on_when_its_own_answer_has_come(peer, connection):

@@ -292,6 +292,7 @@ class Transaction:
 
     def _check_here(self) -> None:
         check_process(self._process, f"transaction {self.id}", "begin another one in this process")
+        self._connection.check_caller()
 
     def doom(self, error: DrayError) -> None:
         """Make the transaction end with this error. The first error counts."""

@@ -6,6 +6,9 @@ others, who reads on. A thread that waits for ever in `receive` therefore reads 
 stops another from sending. Waiting happens in `poll`, where an interrupt loses nothing; once a
 request was given up (interrupted, or silence past its time), the connection is given up too,
 because an answer that nobody takes could be a message, and so lost.
+
+A signal handler or a finalizer interrupts its thread anywhere. It may close the connection. A call
+of it is refused while its thread sends or waits: it would wait for itself.
 """
 
 from __future__ import annotations
@@ -17,13 +20,15 @@ import time
 
 from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, SocketConnection, send_some
 from dray.client.connections.session import Pending
-from dray.errors import DrayError
+from dray.errors import DrayError, Misuse
 from dray.forks import Process
 from dray.model.message import Buffer
 from dray.wire.stream import Frame
 
 _POLL_S_MAX = 86_400.0
 """`poll` counts milliseconds in 31 bits; longer waits are cut into days."""
+_NOBODY = 0
+"""No thread has this identifier."""
 
 
 class ThreadConnection(SocketConnection):
@@ -31,10 +36,11 @@ class ThreadConnection(SocketConnection):
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         """Own a connected, blocking socket; `peer` names the other end in sentences."""
-        super().__init__(sock, peer, threading.Lock())
-        self._sending = threading.Lock()
-        self._reading = False
+        super().__init__(sock, peer, threading.RLock())
+        self._sending = threading.RLock()
+        self._sender = self._reader = _NOBODY
         self._parked: dict[Pending, threading.Event] = {}
+        self._parked_threads: set[int] = set()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
 
@@ -56,9 +62,9 @@ class ThreadConnection(SocketConnection):
     def glance(self) -> None:
         """Take in what has already come, unless somebody reads anyway."""
         with self._lock:
-            if self._reading or self.lost is not None:
+            if self._reader or self.lost is not None:
                 return
-            self._reading = True
+            self._reader = threading.get_ident()
         try:
             if self._poll.poll(0):
                 self._read_on()
@@ -77,21 +83,34 @@ class ThreadConnection(SocketConnection):
         """End the connection and let go of the socket; a thread still reading closes it."""
         self.fail(self._closed_here())
         with self._sending, self._lock:
-            if not self._reading:
+            if not self._reader:
                 self._sock.close()
 
     def after_fork(self, parent: Process) -> None:
         """See `Connection`; a thread of the parent may have held the locks."""
-        self._lock, self._sending = threading.Lock(), threading.Lock()
-        self._reading = False
+        self._lock, self._sending = threading.RLock(), threading.RLock()
+        self._sender = self._reader = _NOBODY
         self._parked.clear()
+        self._parked_threads.clear()
         super().after_fork(parent)
 
+    def check_caller(self) -> None:
+        """See `Connection`."""
+        me = threading.get_ident()
+        busy = me in (self._sender, self._reader) or me in self._parked_threads
+        if busy and self.lost is None:
+            raise Misuse(
+                f"a signal handler or a finalizer interrupted a call to {self.peer} with another"
+                " one; use a manager of its own there, or make the call in another thread"
+            )
+
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
+        self.check_caller()
         with self._sending:
             if self.lost is not None:
                 self._check()
             try:
+                self._sender = threading.get_ident()
                 for first in range(0, len(buffers), BUFFERS_PER_CALL_MAX):
                     for rest in send_some(
                         self._sock, buffers[first : first + BUFFERS_PER_CALL_MAX], file
@@ -105,6 +124,8 @@ class ThreadConnection(SocketConnection):
                 # A frame may be half sent, so no other can follow it.
                 self.fail(self._given_up())
                 raise
+            finally:
+                self._sender = _NOBODY
         # The manager may have said why before it closed.
         self.glance()
         self.fail(lost)
@@ -113,13 +134,14 @@ class ThreadConnection(SocketConnection):
     def _lead_or_park(self, pending: Pending) -> bool:
         """Whether this thread is to read now; else it has a signal to wait for."""
         with self._lock:
-            if self._reading and not pending.settled:
+            if self._reader and not pending.settled:
+                self._parked_threads.add(threading.get_ident())
                 pending.signal = self._parked[pending] = threading.Event()
                 return False
             pending.signal = None
             if pending.settled:
                 return False
-            self._reading = True
+            self._reader = threading.get_ident()
             return True
 
     def _parked_until(self, pending: Pending, deadline: float | None) -> bool:
@@ -133,6 +155,7 @@ class ThreadConnection(SocketConnection):
             with self._lock:
                 # Whoever stays among the parked keeps its answer in memory.
                 self._parked.pop(pending, None)
+                self._parked_threads.discard(threading.get_ident())
 
     def _lead(self, pending: Pending, deadline: float | None) -> None:
         try:
@@ -150,7 +173,7 @@ class ThreadConnection(SocketConnection):
     def _pass_on(self) -> None:
         """Stop reading; wake one who waits, to read on."""
         with self._lock:
-            self._reading = False
+            self._reader = _NOBODY
             for pending, signal in self._parked.items():
                 if not pending.settled:
                     signal.set()

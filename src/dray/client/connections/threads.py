@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from dray.client.connections.connection import Connection
 from dray.client.connections.runtime import Dialer, Runtime
 from dray.client.connections.thread_connection import ThreadConnection
+from dray.errors import Misuse
 
 _PIECE_S = 3600.0
 _Result = TypeVar("_Result")
@@ -96,13 +97,25 @@ class BlockingRuntime(Runtime):
 
 
 class _Lock:
-    """A lock of threads in the shape of one that is awaited."""
+    """A lock of threads in the shape of one that is awaited.
+
+    A thread that has it already is refused: a signal handler or a finalizer would wait for itself.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._owner: int | None = None
 
     async def __aenter__(self) -> None:
+        me = threading.get_ident()
+        if self._owner == me:
+            raise Misuse(
+                "a signal handler or a finalizer interrupted a call with another one that waits for"
+                " it; make the call in another thread"
+            )
         self._lock.acquire()
+        self._owner = me
 
     async def __aexit__(self, *_: object) -> None:
+        self._owner = None
         self._lock.release()
