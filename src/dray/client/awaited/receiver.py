@@ -39,8 +39,9 @@ from dray.errors import (
 )
 from dray.model.classes import TransactionStatus
 
-Handler = Callable[[AnyMessage, Transaction], object]
-"""Called with a message and its transaction; may be a coroutine function."""
+Handler = Callable[[Any, Transaction], object]
+"""Called with a message and its transaction; may be a coroutine function. The message is a `Message`
+or a `LargeMessage`, as the queue has it, and the handler may name either as its type."""
 Report = Callable[["Handled"], object]
 Then = Literal["reject", "move", "drop"]
 RETRY = "retry"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dray.client.awaited.handled_messages import AnyMessage as AwaitedMessage
 from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
     from dray.model.message import Message
 
-Handler = Callable[["Message | LargeMessage", Transaction], object]
+Handler = Callable[[Any, Transaction], object]
+"""See `awaited.receiver`."""
 
 
 @public()
