@@ -389,6 +389,23 @@ def test_what_is_opened_can_be_awaited_or_used_in_a_block(addresses):
     asyncio.run(act())
 
 
+def test_a_call_in_another_loop_is_refused_and_costs_the_first_loop_nothing(in_loop):
+    async def act(manager, queue):
+        transaction = await manager.transaction()
+        await queue.send(b"x", transaction=transaction)
+
+        def elsewhere(call):
+            with pytest.raises(dray.Misuse, match="belongs to another event loop"):
+                asyncio.run(asyncio.wait_for(call(), DEADLINE_S))
+
+        for call in (queue.info, manager.info, transaction.commit):
+            await asyncio.to_thread(elsewhere, call)
+        await transaction.commit()
+        return (await queue.receive(0)).body
+
+    assert in_loop(act) == b"x"
+
+
 def test_a_given_up_open_leaves_no_queue_manager_behind(tmp_path):
     async def act():
         opening = asyncio.ensure_future(dray.aio.open(tmp_path / "data"))

@@ -256,7 +256,7 @@ class Connection(ABC):
         """Wait for an answer; after `wait_s` seconds of silence the connection is lost."""
 
     def check_caller(self) -> None:
-        """Raise `Misuse` if the calling thread is in the middle of another call."""
+        """Raise `Misuse` if the calling thread is in the middle of a call, or of another loop."""
 
     @abstractmethod
     def glance(self) -> None:

@@ -18,6 +18,7 @@ from contextlib import nullcontext
 
 from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, SocketConnection, send_some
 from dray.client.connections.session import Pending
+from dray.errors import Misuse
 from dray.forks import Process
 from dray.model.limits import KIB
 from dray.model.message import Buffer
@@ -80,7 +81,16 @@ class LoopConnection(SocketConnection):
         self._sending = asyncio.Lock()
         super().after_fork(parent)
 
+    def check_caller(self) -> None:
+        """See `Connection`: a task of another loop can neither wait here nor wake anybody."""
+        if self.lost is None and asyncio.get_running_loop() is not self._loop:
+            raise Misuse(
+                f"the connection to {self.peer} belongs to another event loop; use dray.aio.connect"
+                " or dray.aio.open in the loop that calls"
+            )
+
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
+        self.check_caller()
         size = sum(map(len, buffers))
         small = file is None and size <= SMALL_BYTES_MAX
         if small and size + len(self._gathered) <= GATHERED_BYTES_MAX:
