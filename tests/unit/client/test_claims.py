@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 
 from dray.client.calls.messages import record_of
+from dray.client.connections.claims import Claims, Doubt
+from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, InDoubt, ProtocolError, ReceiveTimeout, TransactionAborted
 from dray.model.message import Message
 from dray.wire.frames import failure
 from dray.wire.message_frames import Abort, Commit, Envelope, Messages, Outcome, OutcomeIs, Receive
+from dray.wire.selections import SelectById, SelectFirst
 from tests.unit.client.peer import MANAGER_ID, hang_up
 
 
@@ -149,3 +153,31 @@ def test_an_interrupt_while_the_commit_is_under_way_loses_nothing(peer, queue):
     peer.on[Outcome] = telling("committed")
     assert queue.receive(0).body == b"a"
     assert len(peer.of(Receive)) == 1
+
+
+def test_two_threads_do_not_take_the_same_kept_message():
+    class Committed:
+        async def ask(self, head, answer):
+            return OutcomeIs("committed")
+
+    claims, message, other = Claims(), Message(b"a", id=f"{MANAGER_ID}\\1"), []
+    claims.keep(Doubt(f"{MANAGER_ID}\\2", "orders", [message]))
+    run(claims.settle(Committed()))
+    thread = threading.Thread(
+        target=lambda: other.extend(claims.taken("orders", SelectFirst(), 1)), daemon=True
+    )
+
+    class Meanwhile(str):
+        """Another thread takes messages while this one looks for an id."""
+
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, text):
+            thread.start()
+            thread.join(0.05)
+            return str.__eq__(self, text)
+
+    taken = claims.taken("orders", SelectById(Meanwhile(message.id)), 1)
+    thread.join()
+    assert [*taken, *other] == [message]

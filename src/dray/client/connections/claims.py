@@ -9,11 +9,12 @@ hands them over. So an answer that is lost costs nothing:
                           they are in their queue again
     the way to ask        they stay here, and the next receive asks first
 
-Kept by the connection's `Link`, for all handles of one `Manager`.
+Kept by the connection's `Link`, for all handles of one `Manager` and all threads that share it.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -26,6 +27,7 @@ from dray.wire.message_frames import Outcome, OutcomeIs
 from dray.wire.selections import Select, SelectAt, SelectByCorrelation, SelectById
 
 _Answer = TypeVar("_Answer", bound=Head)
+_Waiting = TypeVar("_Waiting")
 
 
 class Asks(Protocol):
@@ -63,6 +65,7 @@ class Claims:
         self._unanswered: list[str] = []
         self._doubts: list[Doubt] = []
         self._ready: dict[tuple[str, bool], deque[Any]] = {}
+        self._lock = threading.RLock()
 
     @property
     def waiting(self) -> bool:
@@ -94,40 +97,45 @@ class Claims:
 
     async def settle(self, link: Asks) -> None:
         """Settle what is open; raises `ConnectionLost` while the manager cannot be asked."""
-        while self._unanswered:
-            claim_id = self._unanswered.pop(0)
+        while (claim_id := self._first(self._unanswered)) is not None:
             try:
                 # Never committed, so whatever the answer is, it is given up now.
                 await link.ask(Outcome(claim_id, claim=True), OutcomeIs)
             except BaseException:
                 self._unanswered.insert(0, claim_id)
                 raise
-        while self._doubts:
-            doubt = self._doubts.pop(0)
+        while (doubt := self._first(self._doubts)) is not None:
             try:
                 status = await _outcome(link, doubt)
             except BaseException:
                 self._doubts.insert(0, doubt)
                 raise
             if self._decided(doubt, status):
-                self._ready.setdefault((doubt.queue, doubt.whole), deque()).extend(doubt.taken)
+                with self._lock:
+                    self._ready.setdefault((doubt.queue, doubt.whole), deque()).extend(doubt.taken)
 
     def taken(self, queue: str, select: Select, count: int) -> list[Message]:
         """Messages that were taken from a queue and not handed over; they are by this."""
-        ready = self._ready.get((queue, False), ())
-        found = [each for each in ready if _fits(select, each)][:count]
-        for each in found:
-            self._handed_over((queue, False), each)
-        return found
+        with self._lock:
+            ready = self._ready.get((queue, False), ())
+            found = [each for each in ready if _fits(select, each)][:count]
+            for each in found:
+                self._handed_over((queue, False), each)
+            return found
 
     def taken_whole(self, queue: str) -> ReceivedTransaction | None:
         """A whole transaction that was taken from a queue and not handed over."""
-        ready = self._ready.get((queue, True))
-        if not ready:
-            return None
-        found: ReceivedTransaction = ready[0]
-        self._handed_over((queue, True), found)
-        return found
+        with self._lock:
+            ready = self._ready.get((queue, True))
+            if not ready:
+                return None
+            found: ReceivedTransaction = ready[0]
+            self._handed_over((queue, True), found)
+            return found
+
+    def _first(self, waiting: list[_Waiting]) -> _Waiting | None:
+        with self._lock:
+            return waiting.pop(0) if waiting else None
 
     def _handed_over(self, place: tuple[str, bool], what: object) -> None:
         self._ready[place].remove(what)
