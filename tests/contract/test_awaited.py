@@ -167,9 +167,9 @@ IN_A_TRANSACTION = {
     "large send": lambda queue, given: dray.aio.LargeMessageQueue(queue).send(
         b"x", transaction=given
     ),
-    "large receive": lambda queue, given: dray.aio.LargeMessageQueue(queue)
-    .receive(0, given)
-    .__aenter__(),
+    "large receive": lambda queue, given: (
+        dray.aio.LargeMessageQueue(queue).receive(0, given).__aenter__()
+    ),
 }
 
 
@@ -408,12 +408,14 @@ def test_a_call_in_another_loop_is_refused_and_costs_the_first_loop_nothing(in_l
 
 def test_a_given_up_open_leaves_no_queue_manager_behind(tmp_path):
     async def act():
-        opening = asyncio.ensure_future(dray.aio.open(tmp_path / "data"))
-        while not (tmp_path / "data").exists() and not opening.done():
-            await asyncio.sleep(0)
-        opening.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await opening
+        for wait_s in (0, 0.003, 0.01, 0.03):
+            opening = asyncio.ensure_future(dray.aio.open(tmp_path / "data"))
+            await asyncio.wait([opening], timeout=wait_s)
+            if opening.cancel():
+                with pytest.raises(asyncio.CancelledError):
+                    await opening
+            else:
+                await (await opening).close()
         async with dray.aio.open(tmp_path / "data") as manager:
             return (await manager.info()).version
 

@@ -157,7 +157,7 @@ def test_an_interrupt_while_the_commit_is_under_way_loses_nothing(peer, queue):
 
 def test_two_threads_do_not_take_the_same_kept_message():
     class Committed:
-        async def ask(self, head, answer):
+        async def ask(self, *_):
             return OutcomeIs("committed")
 
     claims, message, other = Claims(), Message(b"a", id=f"{MANAGER_ID}\\1"), []

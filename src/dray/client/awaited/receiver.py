@@ -40,8 +40,8 @@ from dray.errors import (
 from dray.model.classes import TransactionStatus
 
 Handler = Callable[[Any, Transaction], object]
-"""Called with a message and its transaction; may be a coroutine function. The message is a `Message`
-or a `LargeMessage`, as the queue has it, and the handler may name either as its type."""
+"""Called with a message and its transaction; may be a coroutine function. It may take only the type
+that its queue has, `Message` or `LargeMessage`."""
 Report = Callable[["Handled"], object]
 Then = Literal["reject", "move", "drop"]
 RETRY = "retry"

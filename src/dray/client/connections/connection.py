@@ -255,6 +255,7 @@ class Connection(ABC):
     async def wait(self, pending: Pending, wait_s: float | None = None) -> Frame:
         """Wait for an answer; after `wait_s` seconds of silence the connection is lost."""
 
+    @abstractmethod
     def check_caller(self) -> None:
         """Raise `Misuse` if the calling thread is in the middle of a call, or of another loop."""
 

@@ -153,7 +153,7 @@ class ThreadConnection(SocketConnection):
             return signal.wait(_remaining(deadline))
         finally:
             with self._lock:
-                # Whoever stays among the parked keeps its answer in memory.
+                # A request that stays here keeps its answer in memory.
                 self._parked.pop(pending, None)
                 self._parked_threads.discard(threading.get_ident())
 

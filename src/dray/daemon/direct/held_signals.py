@@ -77,7 +77,7 @@ class HeldSignals:
 
 
 class _Block:
-    """What one block has replaced, and the signals that came in it."""
+    """The handlers that one block has replaced, and the signals that came in it."""
 
     __slots__ = ("_came", "_replaced")
 
