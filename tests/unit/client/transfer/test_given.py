@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.awaited.transfers import Given
+from dray.client.transfer.given import Given
 from dray.client.transfer.reference import Reference
 
 ID = "0" * 32
