@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import ExitStack
 
 import pytest
 
@@ -99,6 +100,49 @@ def test_r111_each_call_of_one_handle_is_a_consumer_of_its_own(
     # Whoever asks again when the file is here is not given it once more.
     with pytest.raises(dray.ReceiveTimeout):
         manager.accept_file(source=reports, timeout=0)
+    offer.cancel()
+
+
+@pytest.fixture
+def another_program(corner, addresses):
+    """Connects as a program that begins later does."""
+    face, door = corner
+    if door == "embedded":
+        pytest.skip("each program wants a handle of its own")
+    with ExitStack() as programs:
+        yield lambda: programs.enter_context(face.connect(addresses[door]))
+
+
+def left_by_its_producer(manager, offer, tmp_path):
+    """Accept an offer whose producer ends then, and hear nothing of it."""
+    incoming = manager.accept_file(offer.status.queue, SOON_S, response_timeout=0.05)
+    offer.close()
+    with pytest.raises(dray.TransferTimeout):
+        incoming.save_to(tmp_path / "left")
+    return incoming.transfer_id
+
+
+def test_an_offer_that_is_there_comes_before_one_whose_producer_was_silent(
+    *, another_program, reports, source, offer_of, tmp_path
+):
+    (tmp_path / "other").write_bytes(b"other")
+    left = left_by_its_producer(another_program(), offer_of(source, reports), tmp_path)
+    offer_of(tmp_path / "other", reports, request_timeout=SOON_S)
+    later = another_program().accept_file(reports, timeout=SOON_S)
+    assert later.save_to(tmp_path / "out").read_bytes() == b"other"
+    assert another_program().accept_file(reports, timeout=SOON_S).transfer_id == left
+
+
+def test_a_consumer_of_a_file_for_many_whose_producer_was_silent_stays_one_consumer(
+    *, another_program, reports, source, offer_of, tmp_path
+):
+    terms = {"consumers": "many", "request_timeout": None}
+    left = left_by_its_producer(another_program(), offer_of(source, reports, **terms), tmp_path)
+    offer = offer_of(source, reports, **terms)
+    incoming = another_program().accept_file(reports, timeout=SOON_S)
+    assert (incoming.transfer_id, incoming.path) == (left, tmp_path / "left")
+    assert incoming.save_to().read_bytes() == source.read_bytes()
+    until(lambda: [each.state for each in offer.consumers] == [TransferState.DONE])
     offer.cancel()
 
 

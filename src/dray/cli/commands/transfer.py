@@ -133,7 +133,10 @@ def offer(
 def accept(
     settings: Settings, queue: str, *, target: str, timeout: float | None, direct: bool | None
 ) -> None:
-    """Accept the next file offered at QUEUE; resume an unfinished one from there first."""
+    """Accept the next file offered at QUEUE; resume an unfinished one from there first.
+
+    An unfinished file whose producer was silent comes after the files that are offered now.
+    """
     with settings.connect() as manager:
         incoming = patiently(
             lambda wait: manager.accept_file(queue, wait, direct=direct),

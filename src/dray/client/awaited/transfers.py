@@ -113,36 +113,45 @@ class Transfers:
             raise
 
     async def accept(self, source: str, timeout: float | None, manner: Manner) -> Incoming:
-        """Return an unfinished transfer from that queue, or wait for a reference in it."""
+        """Return an unfinished transfer from that queue, or wait for a reference in it.
+
+        A transfer whose producer was silent comes after the offers that are there: that producer
+        may be gone for good.
+        """
         name = str(parse_queue_address(source))
         self._let_go_of_what_is_over()
         call = self._given_here.begin_call()
-        folder = await self._folder()
-        for kept in await self._link.runtime.offload(kept_incoming, folder):
-            if kept.queue != name or kept.reference.transfer in self._given_here:
-                continue
-            state = await self._lock_free(folder, kept.key, IN)
-            if state is not None:
-                await self._clear_reference(kept)
-                incoming = self._given(kept, state, manner)
-                if not kept.verified:
-                    return incoming
-                # The file is there; what is left is to tell its producer, beside what follows.
-                await incoming.begin()
+        left = [
+            each
+            for each in await self._link.runtime.offload(kept_incoming, await self._folder())
+            if each.queue == name and each.reference.transfer not in self._given_here
+        ]
+        silent = [each for each in left if each.state is TransferState.TIMED_OUT]
+        resumed = await self._resumed([each for each in left if each not in silent], manner)
+        if resumed is not None:
+            return resumed
         queue = Queue(self._link, name)
         until = None if timeout is None else time.monotonic() + timeout
         position = 0
         while True:
-            left = None if until is None else max(0.0, until - time.monotonic())
+            left_s = None if until is None else max(0.0, until - time.monotonic())
             try:
-                message = await queue.next_after(position, left)
+                message = await queue.next_after(position, 0 if silent else left_s)
             except ReceiveTimeout as error:
+                if silent:
+                    resumed = await self._resumed(silent, manner)
+                    if resumed is not None:
+                        return resumed
+                    silent = []
+                    continue
                 raise ReceiveTimeout(
                     f"no file was offered in {name!r} within {timeout:g} s"
                 ) from error
             position = message.lookup_id or 0
             reference = read_reference(message.extension, message.body)
             if reference is None or not self._given_here.may_be_given(reference, call):
+                continue
+            if reference.transfer in {each.reference.transfer for each in silent}:
                 continue
             accepted = await self._accepted(queue, message, reference, manner)
             if accepted is not None:
@@ -325,6 +334,19 @@ class Transfers:
         await given.cancel()
 
     # ------------------------------------------------------------------------------- accepting
+
+    async def _resumed(self, unfinished: list[KeptIncoming], manner: Manner) -> Incoming | None:
+        """The first of these that no program runs and that is not saved yet."""
+        for kept in unfinished:
+            state = await self._lock_free(await self._folder(), kept.key, IN)
+            if state is not None:
+                await self._clear_reference(kept)
+                incoming = self._given(kept, state, manner)
+                if not kept.verified:
+                    return incoming
+                # The file is there; what is left is to tell its producer, beside what follows.
+                await incoming.begin()
+        return None
 
     async def _accepted(
         self, queue: Queue, message: Message, reference: Reference, manner: Manner
