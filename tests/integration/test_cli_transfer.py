@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 
@@ -118,6 +119,45 @@ def test_an_interrupted_offer_is_listed_resumed_and_cancelled(stage):
     status, _, err = stage.run("resume", name)
     assert status != 0
     assert err.startswith("dray: misuse: ")
+
+
+def test_a_resumed_file_stays_at_its_path_unless_resume_names_another(stage):
+    begun, named = stage.path / "begun", stage.path / "named"
+    offering = stage.start("offer", stage.file, "reports", "--no-timeout")
+    with dray.connect(stage.url) as manager:
+        (offer,) = until(manager.unfinished_transfers)
+        name = offer.transfer_id
+        running = until(lambda: manager.running_transfer(name))
+        until(lambda: list((stage.path / "transfers").rglob("*.out.sock")))
+        running.suspend()
+        accepting = stage.start("accept", "reports", "--to", begun)
+        until(lambda: str(begun) in {each.path for each in manager.unfinished_transfers()})
+        accepting.kill()
+        stage.ended(accepting)
+        accepting = stage.start("accept", "reports", "--to", named)
+        told = f"dray: this resumes {name}, which is saved to {begun}, not to {named}\n"
+        assert select.select([accepting.stderr], [], [], WITHIN_S)[0]
+        assert accepting.stderr.readline().decode() == told
+        accepting.kill()
+        stage.ended(accepting)
+        status, _, err = stage.run("resume", name, "--to", stage.file)
+        assert (status, f"`dray transfer resume {name} --to PATH`" in err) == (25, True)
+        running.resume()
+        assert stage.run("resume", name, "--to", stage.path / "in")[0] == 0
+    assert stage.ended(offering)[0] == 0
+    assert stage.there.read_bytes() == stage.file.read_bytes()
+    assert not list(stage.path.glob("begun*"))
+
+
+def test_resume_refuses_a_path_for_an_offer(stage):
+    offering = stage.start("offer", stage.file, "reports", "--no-timeout")
+    (offer,) = until(stage.unfinished)
+    until(lambda: list((stage.path / "transfers").rglob("*.out.sock")))
+    offering.kill()
+    stage.ended(offering)
+    status, _, err = stage.run("resume", offer.transfer_id, "--to", stage.path / "in")
+    assert (status, "is an offer; --to is for a received file" in err) == (2, True), err
+    assert stage.run("cancel", offer.transfer_id)[0] == 0
 
 
 def test_nobody_asks_and_the_command_says_so_in_one_line(stage):

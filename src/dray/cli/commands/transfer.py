@@ -14,7 +14,7 @@ import click
 import dray
 from dray.cli.incoming_files import patiently
 from dray.cli.option_types import Seconds, Size
-from dray.cli.output import printable
+from dray.cli.output import printable, printable_path
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import (
@@ -119,7 +119,11 @@ def offer(
 @command.command()
 @click.argument("queue")
 @click.option(
-    "--to", "target", default=".", metavar="PATH", help=("Directory or new file to save to.")
+    "--to",
+    "target",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Directory or new file to save to  [default: that of an unfinished one, else here].",
 )
 @click.option(
     "--timeout", type=Seconds(0), help="Seconds to wait for an offer  [default: no limit]."
@@ -131,7 +135,12 @@ def offer(
 )
 @takes_url_and_json
 def accept(
-    settings: Settings, queue: str, *, target: str, timeout: float | None, direct: bool | None
+    settings: Settings,
+    queue: str,
+    *,
+    target: Path | None,
+    timeout: float | None,
+    direct: bool | None,
 ) -> None:
     """Accept the next file offered at QUEUE; resume an unfinished one from there first.
 
@@ -143,7 +152,13 @@ def accept(
             timeout,
             lambda: f"waiting for an offer in {queue!r} (Ctrl-C ends it)",
         )
-        _save(settings, incoming, Path(target))
+        if target is not None and incoming.path not in {None, _place(incoming, target)}:
+            click.echo(
+                f"dray: this resumes {incoming.transfer_id}, which is saved to"
+                f" {printable_path(str(incoming.path))}, not to {printable_path(str(target))}",
+                err=True,
+            )
+        _save(settings, incoming, incoming.path or target)
 
 
 @command.command("list")
@@ -177,8 +192,15 @@ def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
 @command.command()
 @click.argument("transfer_id", metavar="ID")
 @_of_a_consumer
+@click.option(
+    "--to",
+    "target",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Receive the file here instead, from its beginning; what was received is removed.",
+)
 @takes_url_and_json
-def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
+def resume(settings: Settings, transfer_id: str, consumer: str, *, target: Path | None) -> None:
     """Resume the transfer ID: an offer, or a file that was being received.
 
     If a running program suspended the transfer, it continues in that program, else here.
@@ -189,16 +211,18 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
                 found = manager.resume_transfer(transfer_id)
         except Misuse:
             running = manager.running_transfer(transfer_id)
-            if running is None:
+            if running is None or target is not None:
                 raise
             running.resume(consumer)
             settings.tell({"resumed": transfer_id}, f"resumed {transfer_id}")
             return
         if isinstance(found, dray.Offer):
+            if target is not None:
+                raise click.UsageError(f"{transfer_id} is an offer; --to is for a received file")
             with _those_told_who_wait(manager):
                 _serve(settings, found)
         else:
-            _save(settings, found, Path())
+            _save(settings, found, target or found.path)
 
 
 @command.command()
@@ -238,14 +262,18 @@ def _serve(settings: Settings, offered: dray.Offer) -> None:
     )
 
 
-def _save(settings: Settings, incoming: dray.Incoming, target: Path) -> None:
-    wanted = incoming.path or target
-    place = wanted / incoming.file_name if wanted.is_dir() else wanted
-    if place.exists() and incoming.path is None:
+def _place(incoming: dray.Incoming, target: Path) -> Path:
+    """Where a file is saved for which a directory or a path of its own was named."""
+    return (target / incoming.file_name if target.is_dir() else target).absolute()
+
+
+def _save(settings: Settings, incoming: dray.Incoming, target: Path | None) -> None:
+    place = _place(incoming, target or Path())
+    if place.exists() and place != incoming.path:
         incoming.close()
         raise TargetUnwritable(
-            f"{place} exists and is not replaced; name another path and resume"
-            f" {incoming.transfer_id}",
+            f"{place} exists and is not replaced; name another path with `dray transfer resume"
+            f" {incoming.transfer_id} --to PATH`",
             path=str(place),
         )
     with progress(f"receiving {incoming.label}", incoming.size) as bar:

@@ -362,9 +362,10 @@ class Manager:
         """Accept the next file offered at a queue; `Incoming.save_to` receives it.
 
         A transfer from that queue that this program left unfinished comes first, unless its
-        producer was silent and another offer is there. `direct` says whether to connect to the producer if it offers that; by default yes, unless the queue
-        manager is reached through TLS and the producer offers no TLS. Raises `ReceiveTimeout` if no
-        file is offered within `timeout` seconds.
+        producer was silent and another offer is there. `direct` says whether to connect to the
+        producer if it offers that; by default yes, unless the queue manager is reached through TLS
+        and the producer offers no TLS. Raises `ReceiveTimeout` if no file is offered within
+        `timeout` seconds.
         """
         from dray.client.awaited.transfers import Manner
 
