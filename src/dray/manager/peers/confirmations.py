@@ -29,7 +29,15 @@ from dray.manager.change import (
     warn_of_end,
 )
 from dray.manager.context import Context
-from dray.manager.entries import Wish, entries_numbered, lookup_id_of, number_of, route_of, tail_of
+from dray.manager.entries import (
+    Wish,
+    entries_numbered,
+    lookup_id_of,
+    number_of,
+    route_of,
+    tail_of,
+    unpack,
+)
 from dray.manager.facts import (
     Confirmation,
     ConfirmationsAbove,
@@ -155,7 +163,18 @@ def note_delivered(context: Context, queue: StoredQueue, acked: OrderAcked) -> b
         context.record(Delivered(queue.number, reached, now_us, awaiting, stayed, receipt))
         if awaiting:
             context.state.awaiting.look()
+    _end_refused_parts(context, queue)
     return True
+
+
+def _end_refused_parts(context: Context, queue: StoredQueue) -> None:
+    """No refused part follows of a transaction that an outgoing queue has delivered."""
+    dead = context.state.queues.numbered(DEAD_TRANSACTIONAL)
+    if dead.index.part_count:
+        first = queue.index.first()
+        going = 0 if first is None else unpack(first).transaction
+        dead.parts.source_went_on(0, going, ended=first is None)
+        context.follow_up.touch(dead)
 
 
 def act_on(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dray.model.classes import Acknowledge, MessageClass
+from dray.model.classes import Acknowledge, MessageClass, Part
 from dray.model.message import Message
 from dray.model.queue import QueueInfo
-from dray.wire import peer_frames, queue_frames
+from dray.wire import large_frames, peer_frames, queue_frames
+from dray.wire.record import PartMark
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller
 from tests.unit.manager.net import Net, address
@@ -69,6 +70,25 @@ def test_messages_that_a_full_queue_refuses_are_dead_letters_at_their_source_in_
     assert kinds(net, "a") == {"refused-quota-exceeded": 3}
     # Of those that arrived nothing waits at the source unless their sender said yes.
     assert info(sender, "order_queue$").message_count == (2 if wish else 0)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["alone", "before another"])
+def test_a_large_message_that_was_refused_in_part_is_no_longer_in_flight(
+    net: Net, later: bool
+) -> None:
+    sender = net["a"].session()
+    queue, transaction = sender.open(ORDERS), sender.number_for()
+    header = Message(app_specific=-9998, body=bytes(ROOM))
+    sent = {"transaction": transaction, "guarded": False}
+    (sequence,) = sender.send(queue, header, marks=(PartMark(Part.HEADER),), **sent)
+    trailer = Message(app_specific=-9999)
+    sender.send(queue, trailer, marks=(PartMark(Part.TRAILER, sequence, 0),), **sent)
+    sender.commit(transaction, 2)
+    if later:
+        sender.send(queue, *numbered(1), guarded=False)
+    net.deliver()
+    (listed,) = sender.call(large_frames.LargeList(sender.open(DEAD), 0, 10)).entries
+    assert (listed.sequence, listed.missing) == (sequence, ["trailer"])
 
 
 def test_the_operator_is_told_once_that_a_stream_is_refused_and_once_that_it_goes_on(
@@ -326,7 +346,7 @@ class TestMissingQueue:
     def test_a_queue_that_is_made_later_is_noticed_at_once(self, net: Net) -> None:
         sender = net["a"].session()
         queue = sender.open(self.TYPO)
-        sender.send(queue, *numbered(1))
+        sender.send(queue, *numbered(1), guarded=False)
         net.deliver()
         net["d"].session().create("typo")
         net.deliver()
@@ -341,7 +361,7 @@ class TestMissingQueue:
         """Whoever sends more asks again; no schedule is waited for."""
         sender = net["a"].session()
         queue = sender.open(self.TYPO)
-        sender.send(queue, *numbered(1))
+        sender.send(queue, *numbered(1), guarded=False)
         net.deliver()
         net["d"].session().create("typo")
         net["d"].effects.clear()
