@@ -63,7 +63,8 @@ def restore(
         with Path(archive).open("rb") as file:
             return _restore(file, str(archive), wanted, making)
     except OSError as error:
-        sentence = f"{archive} cannot be read: {error.strerror or error}"
+        reason = error.strerror or error
+        sentence = f"{archive} cannot be read: {reason}; mend that, or name another archive"
         raise SourceUnreadable(sentence, path=str(archive)) from error
 
 

@@ -398,7 +398,8 @@ def has_its_size(descriptor: int, found: os.stat_result) -> bool:
 
 def unreadable(path: str, error: OSError) -> SourceUnreadable:
     """Say that a source cannot be read."""
-    return SourceUnreadable(f"cannot read {path}: {error.strerror or error}", path=path)
+    reason = error.strerror or error
+    return SourceUnreadable(f"cannot read {path}: {reason}; mend that, or name another", path=path)
 
 
 def buffers(size: int) -> Iterator[memoryview]:

@@ -102,8 +102,8 @@ class SourceFile:
 
 def _not_regular(path: Path) -> SourceUnreadable:
     return SourceUnreadable(
-        f"{path} is not a regular file, so its size and digest cannot be known in advance; send"
-        " it as a large message instead",
+        f"{path} is not a regular file, so its size and digest cannot be known in advance; offer a"
+        " regular file, or send what a pipe says as a large message",
         path=str(path),
     )
 

@@ -10,7 +10,7 @@ import crc32c
 import msgspec
 import pytest
 
-from dray.errors import BackupDamaged, Misuse, StoreCorrupt, StoreLocked
+from dray.errors import BackupDamaged, Misuse, SourceUnreadable, StoreCorrupt, StoreLocked
 from dray.manager.events import Answer, SessionClosed
 from dray.manager.requests import backup
 from dray.model.message import Message
@@ -393,6 +393,13 @@ def test_only_an_empty_directory_is_restored_into(driver: ManagerDriver, tmp_pat
     (tmp_path / "empty").mkdir()
     restore(io.BytesIO(archive), tmp_path / "empty", now=LATER, log_bytes=LOG_BYTES)
     assert check_store(tmp_path / "empty").clean
+
+
+def test_an_archive_that_cannot_be_read_is_named_with_what_to_do(tmp_path: Path):
+    for missing in (tmp_path / "missing", tmp_path):
+        with pytest.raises(SourceUnreadable, match="; mend that, or name another archive"):
+            restore(missing, tmp_path / "restored", now=LATER)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_left_of_a_restore_that_failed(driver: ManagerDriver, tmp_path: Path):
