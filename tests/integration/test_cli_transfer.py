@@ -149,6 +149,32 @@ def test_a_resumed_file_stays_at_its_path_unless_resume_names_another(stage):
     assert not list(stage.path.glob("begun*"))
 
 
+def test_accept_takes_what_was_offered_while_it_waited_for_a_silent_producer(stage, monkeypatch):
+    accept_file, offered = dray.Manager.accept_file, []
+
+    def hears_nothing(handle, queue, timeout, *, direct=None):
+        incoming = accept_file(handle, queue, timeout, response_timeout=0.2, direct=direct)
+        if not offered:
+            offered.append(manager.offer_file(stage.file, "reports"))
+        return incoming
+
+    monkeypatch.chdir(stage.path / "in")
+    (stage.path / "left").write_bytes(b"left")
+    with dray.connect(stage.url) as manager:
+        offer = manager.offer_file(stage.path / "left", "reports")
+        incoming = manager.accept_file("reports", PATIENCE_S, response_timeout=0.2)
+        offer.close()
+        with pytest.raises(dray.TransferTimeout):
+            incoming.save_to(stage.path / "in" / "left")
+        monkeypatch.setattr(dray.Manager, "accept_file", hears_nothing)
+        assert run(["--url", stage.url, "transfer", "accept", "reports"]) == 0
+        assert offered[0].wait(WITHIN_S).state is TransferState.DONE
+        assert stage.there.read_bytes() == stage.file.read_bytes()
+        assert run(["--url", stage.url, "transfer", "accept", "reports"]) == 54
+        manager.cancel_transfer(incoming.transfer_id)
+        manager.cancel_transfer(incoming.transfer_id)
+
+
 def test_resume_refuses_a_path_for_an_offer(stage):
     offering = stage.start("offer", stage.file, "reports", "--no-timeout")
     (offer,) = until(stage.unfinished)

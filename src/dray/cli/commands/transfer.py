@@ -19,9 +19,11 @@ from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import (
     Misuse,
+    ReceiveTimeout,
     TargetUnwritable,
     TransferCancelled,
     TransferSourceChanged,
+    TransferTimeout,
 )
 from dray.model.limits import (
     TRANSFER_REQUEST_TIMEOUT_S,
@@ -144,7 +146,8 @@ def accept(
 ) -> None:
     """Accept the next file offered at QUEUE; resume an unfinished one from there first.
 
-    An unfinished file whose producer was silent comes after the files that are offered now.
+    An unfinished file whose producer was silent comes after the files that are offered now. If its
+    producer stays silent, the command accepts a file that was offered meanwhile.
     """
     with settings.connect() as manager:
         incoming = patiently(
@@ -158,7 +161,16 @@ def accept(
                 f" {printable_path(str(incoming.path))}, not to {printable_path(str(target))}",
                 err=True,
             )
-        _save(settings, incoming, incoming.path or target)
+        try:
+            _save(settings, incoming, incoming.path or target)
+        except TransferTimeout as error:
+            # An offer that came meanwhile may end before this command is run again.
+            try:
+                incoming = manager.accept_file(queue, 0, direct=direct)
+            except ReceiveTimeout:
+                raise error from None
+            click.echo(f"dray: {error}; this accepts {printable(incoming.label)}", err=True)
+            _save(settings, incoming, incoming.path or target)
 
 
 @command.command("list")
