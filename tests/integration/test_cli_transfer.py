@@ -166,11 +166,16 @@ def test_accept_takes_what_was_offered_while_it_waited_for_a_silent_producer(sta
         offer.close()
         with pytest.raises(dray.TransferTimeout):
             incoming.save_to(stage.path / "in" / "left")
+        command = ["--url", stage.url, "transfer", "accept", "reports"]
+        (stage.path / "in" / "left").write_bytes(b"LEFT")
+        assert run(command) == dray.TargetUnwritable.exit_status
+        assert (stage.path / "in" / "left").read_bytes() == b"LEFT"
+        (stage.path / "in" / "left").unlink()
         monkeypatch.setattr(dray.Manager, "accept_file", hears_nothing)
-        assert run(["--url", stage.url, "transfer", "accept", "reports"]) == 0
+        assert run(command) == 0
         assert offered[0].wait(WITHIN_S).state is TransferState.DONE
         assert stage.there.read_bytes() == stage.file.read_bytes()
-        assert run(["--url", stage.url, "transfer", "accept", "reports"]) == 54
+        assert run(command) == 54
         manager.cancel_transfer(incoming.transfer_id)
         manager.cancel_transfer(incoming.transfer_id)
 

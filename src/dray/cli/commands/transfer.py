@@ -281,7 +281,7 @@ def _place(incoming: dray.Incoming, target: Path) -> Path:
 
 def _save(settings: Settings, incoming: dray.Incoming, target: Path | None) -> None:
     place = _place(incoming, target or Path())
-    if place.exists() and place != incoming.path:
+    if place.exists() and not (place == incoming.path and _is_saved(incoming, place)):
         incoming.close()
         raise TargetUnwritable(
             f"{place} exists and is not replaced; name another path with `dray transfer resume"
@@ -295,6 +295,20 @@ def _save(settings: Settings, incoming: dray.Incoming, target: Path | None) -> N
         {"path": str(saved), "size": incoming.size, "digest": digest, "digest_kind": kind},
         f"saved {saved} ({human_size(incoming.size)}), {kind} {digest}",
     )
+
+
+def _is_saved(incoming: dray.Incoming, place: Path) -> bool:
+    """Whether a kill came when the file had its name already."""
+    from dray.large.digests import hashed_file
+
+    try:
+        if not place.is_file() or place.stat().st_size != incoming.size:
+            return False
+        with place.open("rb", buffering=0) as file:
+            return hashed_file(file, incoming.digest_kind).digest() == incoming.digest
+    except OSError:
+        # The command replaces no file that it cannot read.
+        return False
 
 
 def _show(bar: ProgressDisplay, status: TransferStatus) -> None:

@@ -81,7 +81,7 @@ def test_r117_a_change_of_the_open_file_is_seen_at_once(path, change):
 
 
 def test_what_is_no_file_is_refused(tmp_path):
-    with pytest.raises(SourceUnreadable, match="missing: .*; mend that, or name another"):
+    with pytest.raises(SourceUnreadable, match=r"missing: .*; mend that, or name another"):
         SourceFile(tmp_path / "missing")
     with pytest.raises(SourceUnreadable, match="offer a regular file, or send what a pipe says"):
         SourceFile(tmp_path)
