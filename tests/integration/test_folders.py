@@ -226,6 +226,22 @@ def test_a_file_is_sent_when_its_writer_closes_it_and_not_before(folder, queue, 
     assert dict(received(queue))["growing"] == b"half and half"
 
 
+def test_a_file_that_one_program_closes_is_sent_once_the_last_one_has_closed_it(
+    folder, queue, state
+):
+    with watching(folder, queue, state, settle=0.05, after="delete") as told:
+        until(lambda: len(paths(told)) == 4)
+        with (folder / "report").open("ab") as second:
+            put(folder / "report", b"header")
+            put(folder / "other", b"other")
+            until(lambda: "other" in paths(told))
+            assert "report" not in paths(told)
+            second.write(b" and rows")
+        until(lambda: "report" in paths(told))
+        until(lambda: not (folder / "report").exists())
+    assert dict(received(queue))["report"] == b"header and rows"
+
+
 def test_a_file_with_a_mark_is_sent_when_the_mark_appears(folder, queue, state):
     with watching(folder, queue, state, settle=0.05, ready_suffix=".done", after="delete") as told:
         put(folder / "b/x", b"x")

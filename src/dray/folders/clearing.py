@@ -7,6 +7,7 @@ file looked at. A new version gets its name back, and so does a file that cannot
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from dray.errors import InvalidConfiguration
 from dray.folders.labels import short_numbered
+from dray.folders.open_files import is_open_for_writing
 from dray.folders.tree import OWN_PREFIX, FoundFile
 
 
@@ -78,6 +80,9 @@ class Clearing:
             _give_back(hidden, name, folder)
             return False
         try:
+            if is_open_for_writing(hidden, folder):
+                # Anything that the program writes after this would be lost.
+                raise OSError(errno.ETXTBSY, "a program has it open for writing")
             if self._into is None:
                 os.unlink(hidden, dir_fd=folder)
             else:

@@ -10,21 +10,18 @@ a portion at a time, between the files that the kernel tells of.
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dray.client.awaited.manager import Manager
 from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, DrayError, InDoubt
+from dray.folders.open_files import is_open_for_writing
 from dray.folders.sending import FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Tree
-from dray.model.platforms import is_linux
 
 if TYPE_CHECKING:
     from dray.client.connections.link import Link
@@ -222,23 +219,33 @@ class FolderWatch:
         for path in due:
             before, _ = self._settling.pop(path)
             found = self._tree.look_at(path)
-            if isinstance(found, FoundFile) and is_open_for_writing(self._tree.root / path):
-                # A writer that pauses has not finished; nothing tells when it does.
-                self._settling[path] = found, time.monotonic() + _LISTEN_S
-            elif isinstance(found, FoundFile) and found.version == before.version:
+            if isinstance(found, FoundFile) and self._waits_for_writer(found):
+                continue
+            if isinstance(found, FoundFile) and found.version == before.version:
                 self._ready[path] = None
             else:
                 self._found(found)
+
+    def _waits_for_writer(self, found: FoundFile) -> bool:
+        """Whether a file waits again, because a program has it open for writing."""
+        if not is_open_for_writing(self._tree.root / found.path):
+            return False
+        # A writer that pauses has not finished; nothing tells when it does.
+        self._settling.pop(found.path, None)
+        self._settling[found.path] = found, time.monotonic() + _LISTEN_S
+        return True
 
     def _send_ready(self) -> None:
         """Send a portion of the files that are ready; they stay ready if that fails."""
         paths = list(self._ready)[:_PORTION]
         looked = [self._tree.look_at(path) for path in paths]
-        again = self._sender.send([each for each in looked if isinstance(each, FoundFile)])
-        for path, found in zip(paths, looked, strict=True):
+        found = [each for each in looked if isinstance(each, FoundFile)]
+        # One program may have closed a file that another one has opened.
+        again = self._sender.send([each for each in found if not self._waits_for_writer(each)])
+        for path, each in zip(paths, looked, strict=True):
             del self._ready[path]
-            if isinstance(found, LeftOut):
-                self._found(found)
+            if isinstance(each, LeftOut):
+                self._found(each)
         self._look(again)
 
     def _wait(self) -> None:
@@ -300,31 +307,3 @@ def _observer(tree: Tree, changed: threading.Event) -> FolderObserver:
     from dray.folders.changes import FolderObserver  # noqa: PLC0415 - only Linux has what it needs
 
     return FolderObserver(tree.root, changed)
-
-
-def is_open_for_writing(file: Path) -> bool:
-    """Whether somebody has it open for writing; False if nobody can tell.
-
-    Linux gives a read lease on a file only while nobody has it open for writing. It gives one to
-    the owner of the file and to root, and not on every file system.
-    """
-    if not is_linux():
-        return False
-    import fcntl  # noqa: PLC0415 - other systems do not have all of it
-
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        # Sent if somebody opens the file just now; every program ignores it by default.
-        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False

@@ -11,6 +11,7 @@ import pytest
 from dray.errors import InvalidConfiguration
 from dray.folders.clearing import Clearing
 from dray.folders.tree import FoundFile, Selection, Tree
+from dray.model.platforms import is_linux
 
 
 @pytest.fixture
@@ -163,6 +164,20 @@ def test_a_file_that_cannot_be_moved_has_its_name_again(root, tmp_path):
     (into / "b").unlink()
     assert clearing.clear(old)
     assert names(into) == ["b/file"]
+
+
+@pytest.mark.skipif(not is_linux(), reason="only Linux tells who has a file open")
+@pytest.mark.parametrize("into", [None, "done"])
+def test_a_file_that_a_program_writes_to_has_its_name_again(root, tmp_path, into):
+    clearing = Clearing(root, into and tmp_path / into)
+    old = seen(root)
+    with (root / "b/file").open("a") as writer:
+        with pytest.raises(OSError, match="a program has it open for writing"):
+            clearing.clear(old)
+        assert names(root) == ["b/file"]
+        writer.write(" and more")
+    assert not clearing.clear(old)
+    assert (root / "b/file").read_text() == "first and more"
 
 
 def test_a_mark_goes_with_its_file_through_a_kill_and_that_of_a_newer_version_stays(

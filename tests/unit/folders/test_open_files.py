@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.folders.watching import is_open_for_writing
+from dray.folders.open_files import is_open_for_writing
 
 
 def test_a_file_is_open_for_writing_until_its_writer_closes_it(tmp_path):
