@@ -1,9 +1,12 @@
-"""A call of `dray.folders` in a thread of its own."""
+"""A call of `dray.folders` in a thread of its own, and the error of its ledger on a full disk."""
 
 from __future__ import annotations
 
+import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+
+import pytest
 
 
 @contextmanager
@@ -29,3 +32,12 @@ def in_a_thread(call, *arguments, **options):
         thread.join()
     if raised:
         raise raised[0]
+
+
+def error_of_full_disk():
+    """The error that SQLite raises if a file has no room to grow."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute("PRAGMA max_page_count=1")
+        with pytest.raises(sqlite3.OperationalError, match="disk is full") as raised:
+            database.execute("CREATE TABLE rows (row INTEGER)")
+    return raised.value

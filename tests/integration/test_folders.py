@@ -14,6 +14,7 @@ import pytest
 
 import dray
 import dray.folders
+from dray.errors import TargetUnwritable
 from dray.folders import FileSent, LeftOut
 from dray.folders.ledger import FolderLedger
 from dray.folders.ledger_database import LedgerDatabase
@@ -22,7 +23,7 @@ from dray.folders.tree import Tree
 from dray.model.classes import TransactionStatus
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
-from tests.integration.folder_calls import in_a_thread
+from tests.integration.folder_calls import error_of_full_disk, in_a_thread
 
 FILES = {"a": b"first", "b/c": b"", "b/d": b"x" * 5_000_000, "b/naïve": b"text"}
 
@@ -314,7 +315,7 @@ def test_a_watch_goes_on_when_its_queue_manager_was_killed(folder, state, tmp_pa
         process.kill()
         put(folder / "late", b"3")
         with watching(folder, queue, state, settle=0.05) as told:
-            until(lambda: "waiting for the queue manager" in caplog.text)
+            until(lambda: "waiting to begin" in caplog.text)
             process.start()
             until(lambda: paths(told) == ["late"])
 
@@ -552,6 +553,29 @@ def test_a_watch_waits_while_the_disk_of_its_ledger_is_full(
             caplog.clear()
         until(lambda: not any(each.is_file() for each in folder.rglob("*")))
     assert sorted(paths(told)) == sorted([*FILES, "new"])
+
+
+def test_a_watch_that_begins_on_a_full_disk_waits_for_room(
+    folder, queue, state, *, monkeypatch, caplog
+):
+    monkeypatch.setattr("dray.folders.waiting.BACKOFF_S", (0.01, 0.01))
+    prepare, failures = LedgerDatabase._prepare, []
+
+    def full(*arguments, **named):
+        if len(failures) < 3:
+            failures.append(error_of_full_disk())
+            raise failures[-1]
+        prepare(*arguments, **named)
+
+    monkeypatch.setattr(LedgerDatabase, "_prepare", full)
+    with pytest.raises(TargetUnwritable, match="free room on its disk, or give another directory"):
+        dray.folders.send(folder, queue, state=state)
+    with watching(folder, queue, state, settle=0) as told:
+        until(lambda: len(paths(told)) == 4)
+    assert [each.getMessage().partition(":")[0] for each in caplog.records] == [
+        "waiting to begin",
+        "begins now",
+    ]
 
 
 @pytest.mark.parametrize(

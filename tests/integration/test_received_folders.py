@@ -15,11 +15,13 @@ import pytest
 
 import dray
 import dray.folders
+from dray.errors import TargetUnwritable
 from dray.folders import FileNotReceived, FileReceived, placing, tree_target
+from dray.folders.ledger_database import LedgerDatabase
 from dray.folders.received_ledger import ReceivedLedger
 from dray.folders.tree_target import LEDGER, TreeTarget
 from tests.integration.commands import until
-from tests.integration.folder_calls import in_a_thread
+from tests.integration.folder_calls import error_of_full_disk, in_a_thread
 
 pytestmark = pytest.mark.slow
 OWN = (f".dray-{os.geteuid()}", f".dray-tree-{os.geteuid()}")
@@ -430,6 +432,33 @@ def test_a_full_disk_is_waited_for_with_two_lines_and_costs_no_message_its_tries
     assert said == ["receiving has stopped and goes on by itself", "receiving goes on"]
     assert tree_of(out) == {"a": b"body"}
     assert len(failures) == 8
+
+
+@pytest.mark.parametrize("where", ["ledger", "tree", "flat"])
+def test_a_receiver_that_begins_on_a_full_disk_waits_for_room_with_two_lines(
+    queue, out, *, monkeypatch, caplog, where
+):
+    monkeypatch.setattr("dray.folders.waiting.BACKOFF_S", (0.01, 0.01))
+    kind, name = (LedgerDatabase, "_prepare") if where == "ledger" else (Path, "mkdir")
+    original, failures = getattr(kind, name), []
+
+    def full(*arguments, **named):
+        if len(failures) < 3:
+            failures.append(name)
+            raise error_of_full_disk() if where == "ledger" else OSError(errno.ENOSPC, "No space")
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(kind, name, full)
+    put(dray.LargeMessageQueue(queue), "a")
+    with pytest.raises(TargetUnwritable, match="free room on its disk, or"):
+        dray.folders.receive(queue, out, tree=where != "flat", follow=False)
+    with receiving(queue, out, tree=where != "flat") as told:
+        until(lambda: told)
+    assert [each.getMessage().partition(":")[0] for each in caplog.records] == [
+        "waiting to begin",
+        "begins now",
+    ]
+    assert tree_of(out) == {"a": b"body"}
 
 
 def failing_once(call, error, when):

@@ -187,7 +187,7 @@ class JavaMissing(Misuse):
 
 
 class TargetUnwritable(Misuse):
-    """Dray cannot write a received body to its target; the message is still in the queue."""
+    """Dray cannot write a received body or a ledger; the message is still in its queue."""
 
     code = "target-unwritable"
     exit_status = 25

@@ -35,7 +35,8 @@ from dray.folders.receiving import Received, receive
 from dray.folders.sending import Asking, Destination, FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.store_tree import StoreTree
 from dray.folders.tree import FoundFile, LeftOut, Selection, SourceTree, Tree
-from dray.folders.watching import FolderWatch, Pace, ToldOnce, id_of_manager
+from dray.folders.waiting import waited_for
+from dray.folders.watching import FolderWatch, Pace, ToldOnce
 from dray.model.classes import Acknowledge
 from dray.model.files import FileProperties
 from dray.model.platforms import is_linux
@@ -213,10 +214,10 @@ def watch(
     stop = stop or threading.Event()
     tree = Tree(root, selection)
     to = _destination(queue)
-    manager_id = id_of_manager(to.link, stop)
-    if manager_id is None:
+    ledger = waited_for(lambda: _ledger(Path(state), to), stop)
+    if ledger is None:
         return Sent(0, 0)
-    with FolderLedger(Path(state), manager_id=manager_id, queue=to.name) as ledger:
+    with ledger:
         asking = Asking(ACKNOWLEDGE[wait], ledger.arrivals) if wait else None
         sender = FolderSender(
             tree,

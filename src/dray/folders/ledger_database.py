@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dray.errors import InvalidConfiguration, StoreLocked
+from dray.folders.unusable import unusable
 from dray.fsync import sync_folder
 from dray.own_files import open_own
 
@@ -35,8 +36,8 @@ class LedgerDatabase:
         """Open the file and lock it. A new file gets `about`; the notes of an old one stay.
 
         Raises `StoreLocked` if another process has it open, which says how it is `used` there, and
-        `InvalidConfiguration` if it cannot be used. Both end with the `remedy`. Without `sync` a
-        new file does not wait for the disk.
+        `InvalidConfiguration` if it cannot be used, or `TargetUnwritable` while the disk is full.
+        Each ends with the `remedy`. Without `sync` a new file does not wait for the disk.
         """
         self.lock = threading.RLock()
         self.about: dict[str, str] = {}
@@ -48,7 +49,7 @@ class LedgerDatabase:
                 file, timeout=0, isolation_level=None, check_same_thread=False
             )
         except (OSError, sqlite3.Error) as error:
-            raise unusable(file, error, remedy) from error
+            raise unusable(file, f"the ledger {file} cannot be used", error, remedy) from error
         try:
             self._prepare(file, schema, about, sync=sync)
         except BaseException as error:
@@ -56,7 +57,7 @@ class LedgerDatabase:
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise StoreLocked(f"another process {used}; end it, or {remedy}") from error
             if isinstance(error, (OSError, sqlite3.Error)):
-                raise unusable(file, error, remedy) from error
+                raise unusable(file, f"the ledger {file} cannot be used", error, remedy) from error
             raise
 
     def close(self) -> None:
@@ -110,9 +111,3 @@ class LedgerDatabase:
         if sync:
             sync_folder(file.parent)
             sync_folder(file.parent.parent)
-
-
-def unusable(file: Path, error: Exception, remedy: str) -> InvalidConfiguration:
-    """The error for a ledger that cannot be opened or made."""
-    why = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return InvalidConfiguration(f"the ledger {file} cannot be used: {why}; {remedy}")

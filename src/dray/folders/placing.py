@@ -21,6 +21,7 @@ from dray.client.files.partial_file import open_locked
 from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
 from dray.folders.labels import LastNumbers, file_name, numbered
 from dray.folders.notes import PlacedNote, key_of, key_of_name, note_in
+from dray.folders.unusable import unusable
 from dray.fsync import sync_folder
 from dray.model.classes import TransactionStatus
 from dray.model.message import Buffer
@@ -353,11 +354,13 @@ def _make(path: Path) -> list[Path]:
     except OSError as error:
         for each in reversed(made):
             each.rmdir()
-        raise InvalidConfiguration(
-            f"{path} cannot be used as a directory: {error.strerror or error}; name another"
-            " directory"
-        ) from error
+        raise no_directory(path, error) from error
     return made
+
+
+def no_directory(path: Path, error: OSError) -> InvalidConfiguration | TargetUnwritable:
+    """The error for a directory that cannot be made or opened."""
+    return unusable(path, f"{path} cannot be used as a directory", error, "name another directory")
 
 
 def was_removed(folder: Path) -> InvalidConfiguration:

@@ -27,6 +27,7 @@ from dray.folders.fsspec import is_url
 from dray.folders.placing import TargetFolder
 from dray.folders.store_target import StoreTarget
 from dray.folders.tree_target import OnConflict, RestoredFile, TreeTarget
+from dray.folders.waiting import waited_for
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LARGE_TAKEN_MAX
 
@@ -97,17 +98,19 @@ def receive(
         reconnect=follow,
     )
     outcome = _Outcome(large, follows=follow)
-    with _placing(
-        outcome, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
-    ) as placing:
+    placed = partial(
+        _placing, outcome, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
+    )
+    with ExitStack() as stack:
+        placing = waited_for(lambda: stack.enter_context(placed()), stop if follow else None)
+        if placing is None:
+            return Received(0, 0, 0)
         files = FileReceiver(*placing, words, tell or (lambda _: None))
-        try:
-            if follow:
-                run(receiver.run(files.handle, stop, report=files.report))
-            else:
-                _receive_some(receiver, files, stop, count=count, timeout=timeout)
-        finally:
-            files.close()
+        stack.callback(files.close)
+        if follow:
+            run(receiver.run(files.handle, stop, report=files.report))
+        else:
+            _receive_some(receiver, files, stop, count=count, timeout=timeout)
         return Received(files.count, files.bytes, files.failures)
 
 

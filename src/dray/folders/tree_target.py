@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from dray.client.blocking.large_message import LargeMessage
-from dray.errors import DrayError, FileRefused, InvalidConfiguration, TargetUnwritable
+from dray.errors import DrayError, FileRefused, TargetUnwritable
 from dray.folders.below import check_path, folder_of, look_at
 from dray.folders.file_receiver import keep_time_and_mode, path_of
 from dray.folders.labels import LastNumbers, short_numbered
-from dray.folders.placing import open_new, was_removed, write_all
+from dray.folders.placing import no_directory, open_new, was_removed, write_all
 from dray.folders.received_ledger import ArrivedFile, PlacedVersion, ReceivedLedger
 from dray.fsync import sync_folder
 from dray.model.ids import split_id
@@ -85,10 +85,7 @@ class TreeTarget:
                 sync_folder(root)
             self._hidden_was = self._hidden.lstat()
         except OSError as error:
-            raise InvalidConfiguration(
-                f"{root} cannot be used as a directory: {error.strerror or error}; name another"
-                " directory"
-            ) from error
+            raise no_directory(root, error) from error
         self._ledger = ReceivedLedger(self._hidden / LEDGER, sync=sync)
         try:
             self._ledger.settle(self._stands_for_good)

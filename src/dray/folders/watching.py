@@ -16,15 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dray.client.awaited.manager import Manager
-from dray.client.connections.threads import run
-from dray.errors import ConnectionLost, DrayError, InDoubt
+from dray.errors import DrayError, InDoubt
 from dray.folders.open_files import is_open_for_writing
 from dray.folders.sending import FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Tree
+from dray.folders.waiting import BACKOFF_S
 
 if TYPE_CHECKING:
-    from dray.client.connections.link import Link
     from dray.folders.changes import FolderObserver
 
 _log = logging.getLogger(__name__)
@@ -35,8 +33,6 @@ _PORTION: Final = 1_000
 """Files of a walk between two looks at what the kernel tells."""
 _SETTLING_MAX: Final = 20_000
 """Files that wait until they have settled; the walk stops while there are so many."""
-_BACKOFF_S: Final = (0.2, 30.0)
-"""The first and the longest pause while the queue manager is away."""
 _LISTEN_S: Final = 0.5
 """The longest time until somebody who sets `stop` is heard."""
 
@@ -264,7 +260,7 @@ class FolderWatch:
 
         Raises errors that waiting does not mend, and the doubt that the action gives.
         """
-        pause, told, doubt = _BACKOFF_S[0], False, None
+        pause, told, doubt = BACKOFF_S[0], False, None
         while doubt is None:
             try:
                 doubt = self._sender.recover() if told else None
@@ -279,28 +275,11 @@ class FolderWatch:
                     told = True
                 if self._stop.wait(pause):
                     return
-                pause = min(2 * pause, _BACKOFF_S[1])
+                pause = min(2 * pause, BACKOFF_S[1])
         if doubt is not None:
             raise doubt
         if told:
             _log.warning("sending goes on")
-
-
-def id_of_manager(link: Link, stop: threading.Event) -> str | None:
-    """Ask the queue manager for its id, for as long as it is away; None if told to stop."""
-    pause, told = _BACKOFF_S[0], False
-    while not stop.is_set():
-        try:
-            found = run(Manager(link).info()).id
-        except ConnectionLost as error:
-            if not told:
-                _log.warning("waiting for the queue manager: %s", error)
-                told = True
-            stop.wait(pause)
-            pause = min(2 * pause, _BACKOFF_S[1])
-        else:
-            return found
-    return None
 
 
 def _observer(tree: Tree, changed: threading.Event) -> FolderObserver:
