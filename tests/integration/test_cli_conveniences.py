@@ -229,7 +229,9 @@ def test_a_waiting_receive_says_what_it_waits_for(process):
         with started("receive", "awaited", "--timeout", 3, url=process.url) as receiving:
             line = receiving.stderr.readline().decode()
             assert "1 message in it cannot be taken yet, see `dray doctor awaited`" in line
-            finish(receiving).assert_error("receive-timeout")
+            said = finish(receiving)
+            said.assert_error("receive-timeout")
+            assert said.err.endswith(": no message became available in 'awaited' within 3 s\n")
         with started("receive", "awaited", url=process.url) as receiving:
             receiving.stderr.readline()
             receiving.send_signal(signal.SIGINT)

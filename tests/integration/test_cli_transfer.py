@@ -202,7 +202,9 @@ def test_an_accept_without_an_offer_says_what_it_waits_for(stage, monkeypatch, c
     monkeypatch.setattr("dray.cli.incoming_files.SAID_AFTER_S", 0.01)
     status = run(["--url", stage.url, "transfer", "accept", "reports", "--timeout", "0.02"])
     assert status == dray.ReceiveTimeout.exit_status
-    assert "dray: waiting for an offer in 'reports'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "dray: waiting for an offer in 'reports'" in said
+    assert said.endswith(": no file was offered in 'reports' within 0.02 s\n")
 
 
 def test_a_running_transfer_is_suspended_resumed_and_cancelled_from_another_terminal(stage):

@@ -73,15 +73,27 @@ class ShownFiles:
 
 
 def patiently(
-    take: Callable[[float | None], _Taken], wait: float | None, waits_for: Callable[[], str]
+    take: Callable[[float | None], _Taken],
+    wait: float | None,
+    waits_for: Callable[[], str],
+    nothing: str,
 ) -> _Taken:
-    """Take something within `wait` seconds; after a moment without it say what is waited for."""
+    """Take something within `wait` seconds; after a moment without it say what is waited for.
+
+    Raises `ReceiveTimeout`; `nothing` says what has not come.
+    """
     if wait is not None and wait <= SAID_AFTER_S:
         return take(wait)
     with suppress(ReceiveTimeout):
         return take(SAID_AFTER_S)
     click.echo(f"dray: {waits_for()}", err=True)
-    return take(None if wait is None else wait - SAID_AFTER_S)
+    if wait is None:
+        return take(None)
+    try:
+        return take(wait - SAID_AFTER_S)
+    except ReceiveTimeout as error:
+        # That one names the rest of the time only.
+        raise ReceiveTimeout(f"{nothing} within {wait:g} s") from error
 
 
 def say_that_it_waits(queue: dray.Queue, wait: float | None) -> float | None:

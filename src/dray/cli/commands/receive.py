@@ -196,7 +196,7 @@ def _take_all(settings: Settings, taker: MessageTaker, most: int, timeout: float
         for count in range(most):
             wait = timeout if timeout is not None or count == 0 else 0
             try:
-                taken = patiently(taker.take_one, wait, taker.waits_for)
+                taken = patiently(taker.take_one, wait, taker.waits_for, taker.nothing)
             except ReceiveTimeout:
                 if count == 0:
                     raise
@@ -300,6 +300,11 @@ class MessageTaker:
     def queue_name(self) -> str:
         """The queue from which it takes."""
         return self._queue.name
+
+    @property
+    def nothing(self) -> str:
+        """A sentence without its end: no message has come."""
+        return f"no message became available in {self.queue_name!r}"
 
     def waits_for(self) -> str:
         """The kind of message that it waits for, and why none of those there will do."""

@@ -154,6 +154,7 @@ def accept(
             lambda wait: manager.accept_file(queue, wait, direct=direct),
             timeout,
             lambda: f"waiting for an offer in {queue!r} (Ctrl-C ends it)",
+            f"no file was offered in {queue!r}",
         )
         if target is not None and incoming.path not in {None, _place(incoming, target)}:
             click.echo(
