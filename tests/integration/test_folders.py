@@ -16,6 +16,7 @@ import dray
 import dray.folders
 from dray.errors import TargetUnwritable
 from dray.folders import FileSent, LeftOut
+from dray.folders.clearing import Clearing
 from dray.folders.ledger import FolderLedger
 from dray.folders.ledger_database import LedgerDatabase
 from dray.folders.sending import FolderSender
@@ -681,6 +682,32 @@ def test_a_file_that_cannot_be_moved_is_named_and_holds_no_other_back(folder, qu
     with watching(folder, queue, state, **options):
         until((into / "b/naïve").exists)
     assert len(received(queue)) == 5
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_removed_costs_nothing_until_it_is_tried_again(
+    folder, queue, state, *, monkeypatch
+):
+    read, rows = FolderLedger.to_clear, []
+
+    def to_clear(ledger):
+        found = read(ledger)
+        rows.extend(found)
+        return found
+
+    def refused(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(FolderLedger, "to_clear", to_clear)
+    monkeypatch.setattr("dray.folders.sending._CLEAR_AGAIN_S", 3.0)
+    monkeypatch.setattr(Clearing, "clear", refused)
+    with watching(folder, queue, state, settle=0, after="delete") as told:
+        until(lambda: sum(isinstance(each, LeftOut) for each in told) == 4)
+        put(folder / "new", b"new")
+        until(lambda: sum(isinstance(each, LeftOut) for each in told) == 5)
+        assert sorted(each.path for each in rows) == sorted([*FILES, "new"])
+        monkeypatch.undo()
+        until(lambda: not any(each.is_file() for each in folder.rglob("*")))
 
 
 def test_a_watch_that_is_told_to_stop_begins_no_other_file(folder, queue, state):

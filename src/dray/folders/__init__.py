@@ -135,7 +135,7 @@ def send(
     selection = _selection(
         include, exclude, hidden=hidden, follow_links=follow_links, state=state, after=after
     )
-    told = tell or (lambda _: None)
+    told = ToldOnce(tell or (lambda _: None))
     asking = Asking(acknowledge, administration_queue) if administration_queue else None
     tree = _tree(directory, selection, after)
     with TemporaryDirectory(prefix="dray-") as throwaway:

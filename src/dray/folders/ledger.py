@@ -31,12 +31,15 @@ _SENT: Final = 0
 _TO_CLEAR: Final = 1
 _TO_ARRIVE: Final = 2
 """To be removed from the folder once it has arrived; it stays as long as nobody knows."""
+_STAYS: Final = 3
+"""To be removed from the folder, and it could not be at the last attempt."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS files (
     path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, state INTEGER,
     message TEXT
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS to_clear ON files (state) WHERE state = 1;
+CREATE INDEX IF NOT EXISTS stays ON files (state) WHERE state = 3;
 CREATE INDEX IF NOT EXISTS to_arrive ON files (message) WHERE state = 2;
 CREATE TABLE IF NOT EXISTS pending (
     path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, transaction_id TEXT,
@@ -228,6 +231,17 @@ class FolderLedger:
                 self._database.execute_many("DELETE FROM files WHERE path = ?", rows)
             else:
                 self._database.execute_many("UPDATE files SET state = 0 WHERE path = ?", rows)
+
+    def stay(self, files: Iterable[FoundFile]) -> None:
+        """Note that files could not be removed: `to_clear` leaves them out until `try_again`."""
+        rows = [(_STAYS, os.fsencode(each.path)) for each in files]
+        with self._writing():
+            self._database.execute_many("UPDATE files SET state = ? WHERE path = ?", rows)
+
+    def try_again(self) -> None:
+        """Give the files that could not be removed to `to_clear` again."""
+        with self._writing():
+            self._database.execute("UPDATE files SET state = 1 WHERE state = 3")
 
     @contextmanager
     def _writing(self, *, synced: bool = False) -> Iterator[None]:

@@ -128,8 +128,8 @@ class FolderSender:
         """The files that were sent with `asking`, and whose arrival is not known yet."""
         self._stop = stop
         self._tell = tell
-        self._stays_until: dict[str, float] = {}
-        """Files that cannot be removed, and when to try again."""
+        self._try_again_at: float | None = 0.0
+        """When to try again to remove files that could not be; those of an earlier run at once."""
         self.count = self.bytes = 0
 
     def not_sent(self, found: Sequence[FoundFile]) -> list[FoundFile]:
@@ -333,23 +333,25 @@ class FolderSender:
         """Remove from the folder what was sent and is to go; name what cannot be removed."""
         if self._clearing is None:
             return
+        if self._try_again_at is not None and time.monotonic() >= self._try_again_at:
+            self._ledger.try_again()
+            self._try_again_at = None
         gone: list[FoundFile] = []
-        stayed: list[FoundFile] = []
+        newer: list[FoundFile] = []
+        stuck: list[FoundFile] = []
         for file in self._ledger.to_clear():
-            if time.monotonic() < self._stays_until.get(file.path, 0.0):
-                continue
             try:
-                (gone if self._clearing.clear(file) else stayed).append(file)
+                (gone if self._clearing.clear(file) else newer).append(file)
             except OSError as error:
-                if file.path not in self._stays_until:
-                    self._tell(_not_removed(file.path, error))
-                self._stays_until[file.path] = time.monotonic() + _CLEAR_AGAIN_S
-            else:
-                self._stays_until.pop(file.path, None)
+                self._tell(_not_removed(file.path, error))
+                stuck.append(file)
         if gone:
             self._ledger.cleared(gone, gone=True)
-        if stayed:
-            self._ledger.cleared(stayed, gone=False)
+        if newer:
+            self._ledger.cleared(newer, gone=False)
+        if stuck:
+            self._ledger.stay(stuck)
+            self._try_again_at = self._try_again_at or time.monotonic() + _CLEAR_AGAIN_S
 
 
 def _nothing_sent(error: SourceChanged | SourceUnreadable) -> SourceChanged | SourceUnreadable:

@@ -76,6 +76,16 @@ def test_files_to_clear_are_remembered_until_they_are_gone(ledger):
     assert ledger.not_sent([ONE, TWO], changed=True) == [ONE]
 
 
+def test_files_that_cannot_be_removed_are_asked_for_only_when_they_are_tried_again(ledger):
+    ledger.begin([("t", [ONE, TWO])])
+    ledger.settle([("t", True)], clear=True)
+    ledger.stay([ONE])
+    assert ledger.to_clear() == [TWO]
+    assert ledger.not_sent([ONE, TWO], changed=True) == []
+    ledger.try_again()
+    assert ledger.to_clear() == [ONE, TWO]
+
+
 def test_a_second_process_is_refused(ledger, tmp_path):
     with pytest.raises(StoreLocked, match="another process uses the ledger"):
         opened(tmp_path / "state")
