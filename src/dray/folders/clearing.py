@@ -64,7 +64,10 @@ class Clearing:
             os.close(folder)
 
     def _clear_in(self, folder: int, name: str, file: FoundFile) -> bool:
-        hidden = f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(file.path)).hexdigest()[:24]}"
+        hidden = _hidden_name(file.path)
+        if _are_one(hidden, name, folder):
+            # A killed run was about to give it its name back.
+            os.unlink(hidden, dir_fd=folder)
         if not _is_there(hidden, folder):
             try:
                 _rename(name, hidden, folder)
@@ -106,6 +109,18 @@ def _is_there(name: str, folder: int) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _are_one(one: str, other: str, folder: int) -> bool:
+    """Whether two names are names of one file."""
+    try:
+        return os.path.samestat(os.lstat(one, dir_fd=folder), os.lstat(other, dir_fd=folder))
+    except FileNotFoundError:
+        return False
+
+
+def _hidden_name(path: str) -> str:
+    return f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(path)).hexdigest()[:24]}"
 
 
 def _rename(old: str, new: str, folder: int) -> None:

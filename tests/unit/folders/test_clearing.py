@@ -166,6 +166,22 @@ def test_a_file_that_cannot_be_moved_has_its_name_again(root, tmp_path):
     assert names(into) == ["b/file"]
 
 
+@pytest.mark.parametrize("into", [None, "done"])
+def test_a_run_that_was_killed_while_it_gave_a_name_back_leaves_no_second_name(
+    root, tmp_path, monkeypatch, into
+):
+    clearing = Clearing(root, into and tmp_path / into)
+    old = seen(root)
+    with (root / "b/file").open("a"), monkeypatch.context() as patched:
+        # It hides the file, gives it its name again, and does not remove the hidden one.
+        killed_after(2, patched)
+        with pytest.raises(KeyboardInterrupt):
+            clearing.clear(old)
+    assert len(names(root)) == 2
+    assert clearing.clear(old)
+    assert names(root) == []
+
+
 @pytest.mark.skipif(not is_linux(), reason="only Linux tells who has a file open")
 @pytest.mark.parametrize("into", [None, "done"])
 def test_a_file_that_a_program_writes_to_has_its_name_again(root, tmp_path, into):
