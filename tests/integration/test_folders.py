@@ -379,6 +379,7 @@ match point:
     case "after the note": sending.FolderLedger.begin = after(sending.FolderLedger.begin)
     case "after the commit": sending.FolderLedger.settle = die
     case "after the settling": sending.FolderLedger.settle = after(sending.FolderLedger.settle)
+    case "after the hiding": os.rename = after(os.rename)
     case "after the clearing": sending.FolderLedger.cleared = die
 with dray.connect(url) as manager:
     dray.folders.send(folder, manager.queue("files"), state=state, after=how)
@@ -407,6 +408,26 @@ def test_a_run_that_is_killed_at_any_step_sends_nothing_twice_and_leaves_nothing
             assert dray.folders.send(folder, queue, state=state, after=after).files == 0
             left = {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
             assert left == (set(FILES) if after == "keep" else set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["delete", "move"])
+def test_a_file_that_a_kill_left_hidden_goes_though_its_folder_has_another_name(tmp_path, how):
+    folder, into = tmp_path / "folder", tmp_path / "into"
+    after = how if how == "delete" else f"move:{into}"
+    put(folder / "b/c", b"text")
+    with ManagerProcess("one", tmp_path) as process, process.connect() as manager:
+        queue = manager.create_queue("files")
+        arguments = [folder, tmp_path / "state", process.url, "after the hiding", after]
+        subprocess.run([sys.executable, "-c", DIES, *arguments], check=False)
+        (hidden,) = (folder / "b").iterdir()
+        assert hidden.name.startswith(".dray-")
+        (folder / "b").rename(folder / "d")
+        put(folder / "b/other", b"other")
+        dray.folders.send(folder, queue, state=tmp_path / "state", after=after)
+        assert received(queue) == [("b/c", b"text"), ("b/other", b"other")]
+    assert [each for each in folder.rglob("*") if each.is_file()] == []
+    assert how == "delete" or (into / "b/c").read_bytes() == b"text"
 
 
 WAITING_DIES = """

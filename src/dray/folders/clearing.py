@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,14 +48,28 @@ class Clearing:
                     " name a directory on the same one"
                 )
 
-    def clear(self, file: FoundFile) -> bool:
+    def folders_of_hidden(self, files: Iterable[FoundFile]) -> dict[str, Path]:
+        """The folders of the files that a killed run has hidden, by their paths.
+
+        A folder above may have another name by now.
+        """
+        paths = {_hidden_name(each.path): each.path for each in files}
+        walk = os.walk(self._root) if paths else ()
+        return {
+            paths[name]: Path(above)
+            for above, _, names in walk
+            for name in paths.keys() & set(names)
+        }
+
+    def clear(self, file: FoundFile, folder_now: Path | None = None) -> bool:
         """Remove a version of a file; False if another version stands there now and stays.
 
+        `folder_now` is its folder, if that may have another name than in the path of the file.
         Raises OSError if it cannot be removed; then it has its name.
         """
         full = self._root / file.path
         try:
-            folder = os.open(full.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            folder = os.open(folder_now or full.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return True
         try:

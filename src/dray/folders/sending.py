@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -159,7 +159,8 @@ class FolderSender:
                     f"the queue manager has not decided transaction {transaction_id} yet; ask it"
                     " again"
                 )
-        self._clear()
+        if self._clearing is not None:
+            self._clear(self._clearing.folders_of_hidden(self._ledger.to_clear()))
         return doubt
 
     def send(self, found: Sequence[FoundFile]) -> list[str]:
@@ -329,8 +330,11 @@ class FolderSender:
                 self._tell(stays)
         self._clear()
 
-    def _clear(self) -> None:
-        """Remove from the folder what was sent and is to go; name what cannot be removed."""
+    def _clear(self, folders: Mapping[str, Path] | None = None) -> None:
+        """Remove from the folder what was sent and is to go; name what cannot be removed.
+
+        `folders` has those of files that a killed run has hidden.
+        """
         if self._clearing is None:
             return
         if self._try_again_at is not None and time.monotonic() >= self._try_again_at:
@@ -341,10 +345,12 @@ class FolderSender:
         stuck: list[FoundFile] = []
         for file in self._ledger.to_clear():
             try:
-                (gone if self._clearing.clear(file) else newer).append(file)
+                is_gone = self._clearing.clear(file, (folders or {}).get(file.path))
             except OSError as error:
                 self._tell(_not_removed(file.path, error))
                 stuck.append(file)
+            else:
+                (gone if is_gone else newer).append(file)
         if gone:
             self._ledger.cleared(gone, gone=True)
         if newer:
