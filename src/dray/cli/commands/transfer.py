@@ -276,7 +276,7 @@ def _serve(settings: Settings, offered: dray.Offer) -> None:
 
 
 def _place(incoming: dray.Incoming, target: Path) -> Path:
-    """Where a file is saved for which a directory or a path of its own was named."""
+    """The path that a file is saved to, given a directory or a path of its own."""
     return (target / incoming.file_name if target.is_dir() else target).absolute()
 
 

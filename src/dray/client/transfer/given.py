@@ -1,4 +1,4 @@
-"""Which offered files a handle was given, and may be given."""
+"""The offered files that a handle was given, and those that it may be given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Given:
         self._given: set[str] = set()
         self._calls = 0
         self._done: dict[str, int] = {}
-        """How many calls had begun when the handle was done with one."""
+        """The number of calls that had begun when the handle was done with one."""
 
     def __contains__(self, transfer_id: str) -> bool:
         return transfer_id in self._given

@@ -29,7 +29,7 @@ class PlannedSpan(NamedTuple):
 
     @property
     def birth(self) -> QueueBirth:
-        """Which birth of which queue the range is of."""
+        """The queue of the range, and its birth."""
         return QueueBirth(self.span.manager_id, self.span.queue, self.span.born)
 
 
