@@ -196,8 +196,8 @@ def damaged_for_real(folder: Path, to: Path, name: str, where: tuple[int, bytes 
 
 
 def put_aside(notice: Notice) -> int:
-    """How many messages an operator is told of that they are in quarantine."""
-    found = re.search(r"(\d+) messages? in .*quarantine", notice.sentence)
+    """How many messages an operator is told of that they cannot be read."""
+    found = re.search(r"(\d+) messages? in .*cannot be read", notice.sentence)
     return int(found[1]) if found else notice.times * (notice.kind == NoticeKind.DAMAGED)
 
 

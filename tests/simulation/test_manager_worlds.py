@@ -106,7 +106,7 @@ def tell_again(ends, now, reachable):
     [
         [(OutgoingStream, "may_be_delivered", lambda *_: False)],
         [(OutgoingStream, "wants_link", property(wants_link_only_to_send))],
-        [(departures, "_KEEPERS", ())],
+        [(departures, "KEEPERS", ())],
         [(Links, "say_ends", lambda _: None)],
         [
             (IncomingStreams, "admissible", lambda *_: 0),

@@ -366,7 +366,7 @@ def test_a_message_whose_file_is_gone_is_one_that_a_start_puts_aside(
     remedies = {remedy for file, _, remedy in told(path) if file == kept}
     assert remedies == {"bring the file back; a start without it puts the message into quarantine"}
     again = ManagerDriver(path)
-    assert any("are kept unread" in each for each in again.store.report.notices())
+    assert any("will be kept unread" in each for each in again.store.report.notices())
 
 
 def test_a_folder_in_the_place_of_a_file_is_a_finding(path: Path):

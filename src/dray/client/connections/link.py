@@ -67,7 +67,6 @@ class Link:
         this_process()
         connection = self._connection
         if connection is not None:
-            connection.check_caller()
             # Notices that the other end went away while nothing was asked of it.
             connection.glance()
             if connection.lost is None:

@@ -65,6 +65,7 @@ class LoopConnection(SocketConnection):
 
     def glance(self) -> None:
         """Take in what has already come."""
+        self.check_caller()
         while self.alive and self._read():
             continue
         if not self.alive:

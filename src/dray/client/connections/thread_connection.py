@@ -105,12 +105,14 @@ class ThreadConnection(SocketConnection):
             )
 
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
-        self.check_caller()
+        me = threading.get_ident()
+        if me in (self._sender, self._reader) or me in self._parked_threads:
+            self.check_caller()
         with self._sending:
             if self.lost is not None:
                 self._check()
             try:
-                self._sender = threading.get_ident()
+                self._sender = me
                 for first in range(0, len(buffers), BUFFERS_PER_CALL_MAX):
                     for rest in send_some(
                         self._sock, buffers[first : first + BUFFERS_PER_CALL_MAX], file

@@ -59,9 +59,7 @@ class HeldSignals:
     def hold(self) -> None:
         """Begin the block; only in the main thread it has any effect."""
         if threading.get_ident() == self._main:
-            block = _Block()
-            block.begin()
-            self._blocks.append(block)
+            self._blocks.append(_Block())
 
     def let_go(self) -> None:
         """End the block; raises what the handlers raise."""
@@ -84,8 +82,6 @@ class _Block:
     def __init__(self) -> None:
         self._replaced: list[tuple[int, _Handler]] = []
         self._came: list[tuple[int, FrameType | None]] = []
-
-    def begin(self) -> None:
         try:
             for number, handler in zip(HELD, map(_signal.getsignal, HELD), strict=True):
                 # Else it is one of two numbers, or None: the program runs nothing.

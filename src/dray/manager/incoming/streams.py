@@ -371,7 +371,8 @@ def _destination(rights: Rights, session: Session, name: str) -> StoredQueue:
         if found is None:
             raise QueueNotFound(f"there is no queue {name!r} here", queue=name)
         queue = found
-    queue.check_accepts_sends()
+    if not queue.accepts_sends:
+        raise queue.refused_send()
     return queue
 
 

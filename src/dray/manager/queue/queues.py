@@ -51,6 +51,8 @@ class StoredQueue:
         self.number = number
         self.name = name
         self.kind = kind
+        self.accepts_sends = kind in (QueueKind.PRIVATE, QueueKind.OUTGOING)
+        """Whether programs and other queue managers may send to it."""
         self.options = options
         self.index = QueueIndex()
         self.next_lookup_id = 1
@@ -153,13 +155,12 @@ class StoredQueue:
             used += sub.index.byte_count
         return used
 
-    def check_accepts_sends(self) -> None:
-        """Raise `AccessDenied` if no program and no other queue manager may send to the queue."""
-        if self.kind not in (QueueKind.PRIVATE, QueueKind.OUTGOING):
-            how = "only the queue manager itself puts messages there"
-            if self.kind is QueueKind.SUB:
-                how = "messages only move to a sub-queue; send to its queue, and move them"
-            raise AccessDenied(f"no program sends to {self.name!r}: {how}")
+    def refused_send(self) -> AccessDenied:
+        """The refusal of a send to a queue that accepts none."""
+        how = "only the queue manager itself puts messages there"
+        if self.kind is QueueKind.SUB:
+            how = "messages only move to a sub-queue; send to its queue, and move them"
+        return AccessDenied(f"no program sends to {self.name!r}: {how}")
 
     def note_gone(self, entries: bytes) -> None:
         """Note that messages have left, by their packed entries; a large one by its header.

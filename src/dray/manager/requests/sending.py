@@ -205,7 +205,8 @@ def _stage(
     transaction: OpenTransaction | None = None,
 ) -> list[Staged]:
     """Place a batch in one piece and check it; what is refused leaves nothing behind."""
-    queue.check_accepts_sends()
+    if not queue.accepts_sends:
+        raise queue.refused_send()
     headers = _check_records(context, head, body)
     _check_use(queue, head, headers)
     cost = cost_of_sending(headers, outgoing=queue.route is not None)

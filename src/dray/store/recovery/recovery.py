@@ -127,7 +127,7 @@ class RecoveryReport:
         found += [f"{name} was cut off, but has everything that counts" for name in self.cut]
         found += [
             f"event {MESSAGE_FILE_UNREADABLE}: {counted(count)} in {name} cannot be read and"
-            " are kept unread; bring the file back and start again, restore a backup, or purge"
+            " will be kept unread; bring the file back and start again, restore a backup, or purge"
             " their queue to give them up"
             for name, count in _by_file(self.quarantined)
         ]
