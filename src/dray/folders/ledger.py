@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from dray.errors import InvalidConfiguration, TargetUnwritable
-from dray.folders.ledger_database import LedgerDatabase
+from dray.folders.ledger_database import LedgerDatabase, unusable_ledger
 from dray.folders.tree import FoundFile
-from dray.folders.unusable import unusable
 
 VERSION: Final = "1"
 _NAME_BYTES: Final = 8
@@ -61,7 +60,7 @@ class FolderLedger:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise unusable(file, f"the ledger {file} cannot be used", error, _REMEDY) from error
+            raise unusable_ledger(file, error, _REMEDY) from error
         about = {"version": VERSION, "manager": manager_id, "queue": queue}
         new = about | {"arrivals": f"arrivals-{secrets.token_hex(_NAME_BYTES)}"}
         self._database = LedgerDatabase(

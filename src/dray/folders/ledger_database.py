@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from dray.errors import InvalidConfiguration, StoreLocked
+from dray.errors import DrayError, InvalidConfiguration, StoreLocked
 from dray.folders.unusable import unusable
 from dray.fsync import sync_folder
 from dray.own_files import open_own
@@ -49,7 +49,7 @@ class LedgerDatabase:
                 file, timeout=0, isolation_level=None, check_same_thread=False
             )
         except (OSError, sqlite3.Error) as error:
-            raise unusable(file, f"the ledger {file} cannot be used", error, remedy) from error
+            raise unusable_ledger(file, error, remedy) from error
         try:
             self._prepare(file, schema, about, sync=sync)
         except BaseException as error:
@@ -57,7 +57,7 @@ class LedgerDatabase:
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise StoreLocked(f"another process {used}; end it, or {remedy}") from error
             if isinstance(error, (OSError, sqlite3.Error)):
-                raise unusable(file, f"the ledger {file} cannot be used", error, remedy) from error
+                raise unusable_ledger(file, error, remedy) from error
             raise
 
     def close(self) -> None:
@@ -111,3 +111,8 @@ class LedgerDatabase:
         if sync:
             sync_folder(file.parent)
             sync_folder(file.parent.parent)
+
+
+def unusable_ledger(file: Path, error: Exception, remedy: str) -> DrayError:
+    """The error for a ledger that cannot be opened or made."""
+    return unusable(file, f"the ledger {file} cannot be used", error, remedy)

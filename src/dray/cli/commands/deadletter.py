@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -85,17 +86,11 @@ def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | No
     with settings.connect() as manager:
         letters = _chosen(manager, ids, every=every)
 
-    from dray.client.awaited.moving import retry_listed
-
-    def act(manager: dray.Manager, ids: Ids) -> int:
-        rest = set(ids or ())
-        link = manager.queue(group[0].queue).awaited.handle.link
-        return run(retry_listed(link, [each for each in group if each.id in rest], to))
-
     sent, status = 0, 0
     for destination, group in by_destination(letters, to).items():
         try:
             group_ids = [each.id for each in group]
+            act = partial(_send_again, group, to)
             sent += moved(settings, group_ids, act, _letter_ids, note=_SENT_OR_THERE)
         except DrayError as error:
             status = status or error.exit_status
@@ -193,6 +188,17 @@ def _find(manager: dray.Manager, id: str) -> QueuedMessage:
         if letter.id == id:
             return letter
     raise _not_there(id)
+
+
+def _send_again(
+    listed: list[QueuedMessage], to: str | None, manager: dray.Manager, ids: Ids
+) -> int:
+    """Send those of the listed dead letters that are left."""
+    from dray.client.awaited.moving import retry_listed
+
+    left = set(ids or ())
+    link = manager.queue(listed[0].queue).awaited.handle.link
+    return run(retry_listed(link, [each for each in listed if each.id in left], to))
 
 
 def _not_there(id: str) -> MessageNotFound:

@@ -106,6 +106,7 @@ class ThreadConnection(SocketConnection):
 
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
         me = threading.get_ident()
+        # The check of `check_caller`, without a call for each frame.
         if me in (self._sender, self._reader) or me in self._parked_threads:
             self.check_caller()
         with self._sending:

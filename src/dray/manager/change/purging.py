@@ -173,7 +173,7 @@ def _give_up(
             fact.departures.pass_on(route, told)
         else:
             ended[entry.route] += 1
-    fact.drop(queue, list(map(lookup_id_of, unreadable)))
+    fact.drop(queue, sorted(map(lookup_id_of, unreadable)))
     fact.record()
     for route_number, times in ended.items() if queue.kind not in KEEPERS else ():
         note_ends(context, queue, why, route=route_number, count=times)

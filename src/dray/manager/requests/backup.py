@@ -232,7 +232,7 @@ class Backups:
 def _check_readable(context: Context) -> Iterator[None]:
     """Refuse if there are messages that the start could not read."""
     for queue in list(context.state.queues):
-        for packed in queue.index.aside_entries():
+        for packed in list(queue.index.aside_entries()):
             extent, _ = place_in(packed)
             try:
                 context.store.read(extent)

@@ -131,8 +131,8 @@ def count_again(
     for row in known.select(
         ["manager_id", "queue", "queue_born", "lookup_id", "again"]
     ).to_pylist():
-        known = before.birth(row["manager_id"], row["queue"], row["queue_born"])
-        replayed = row["again"] and is_within(known.small, row["lookup_id"])
+        landed_before = before.birth(row["manager_id"], row["queue"], row["queue_born"]).small
+        replayed = row["again"] and is_within(landed_before, row["lookup_id"])
         summary.replayed += replayed
         summary.duplicates += not replayed
 
