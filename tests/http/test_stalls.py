@@ -129,6 +129,16 @@ def test_an_answer_whose_client_has_hung_up_ends(short):
     asyncio.run(hang_up())
 
 
+FORM_HEAD = (
+    b"POST /form HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\n\r\n"
+)
+
+
+def served_form(form):
+    return served(Starlette(routes=[Route("/form", form, methods=["POST"])]))
+
+
 @pytest.mark.slow
 def test_a_form_that_stalls_is_answered_408(short):
     short(bodies, "STALLED_S")
@@ -139,14 +149,8 @@ def test_a_form_that_stalls_is_answered_408(short):
         return problem(refused.value)
 
     async def stall():
-        async with served(Starlette(routes=[Route("/form", form, methods=["POST"])])) as (
-            reader,
-            writer,
-        ):
-            writer.write(
-                b"POST /form HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
-                b"Content-Type: application/x-www-form-urlencoded\r\n\r\nname=o"
-            )
+        async with served_form(form) as (reader, writer):
+            writer.write(FORM_HEAD % 100 + b"name=o")
             answer = await asyncio.wait_for(reader.read(), LONG_S)
             assert answer.startswith(b"HTTP/1.1 408")
             writer.close()
@@ -164,14 +168,8 @@ def test_a_form_that_comes_a_byte_now_and_then_is_answered_408(monkeypatch):
         return problem(refused.value)
 
     async def drip():
-        async with served(Starlette(routes=[Route("/form", form, methods=["POST"])])) as (
-            reader,
-            writer,
-        ):
-            writer.write(
-                b"POST /form HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
-                b"Content-Type: application/x-www-form-urlencoded\r\n\r\n"
-            )
+        async with served_form(form) as (reader, writer):
+            writer.write(FORM_HEAD % 100000)
             answer = asyncio.create_task(reader.read(12))
             until = asyncio.get_running_loop().time() + LONG_S
             while not answer.done():
