@@ -102,6 +102,23 @@ def test_a_file_is_offered_and_accepted(stage, options, kind):
     assert stage.unfinished() == []
 
 
+def test_accept_does_not_replace_a_file_that_appears_while_it_runs(stage, monkeypatch):
+    def write_theirs(step):
+        if step == "checked":
+            stage.there.write_bytes(b"theirs")
+
+    offering = stage.start("offer", stage.file, "reports", "--no-timeout")
+    command = ["--url", stage.url, "transfer", "accept", "reports", "--timeout", str(PATIENCE_S)]
+    monkeypatch.setattr("dray.client.files.steps.watch", write_theirs)
+    assert run([*command, "--to", str(stage.there)]) == dray.TargetUnwritable.exit_status
+    assert stage.there.read_bytes() == b"theirs"
+    monkeypatch.setattr("dray.client.files.steps.watch", None)
+    stage.there.unlink()
+    assert run(command) == 0
+    assert stage.there.read_bytes() == stage.file.read_bytes()
+    assert stage.ended(offering)[0] == 0
+
+
 def test_an_interrupted_offer_is_listed_resumed_and_cancelled(stage):
     offering = stage.start("offer", stage.file, "reports", "--timeout", PATIENCE_S)
     status, _, err = stage.run("accept", "reports", "--to", stage.file, "--timeout", PATIENCE_S)

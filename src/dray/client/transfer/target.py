@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dray.client.files.partial_file import PartialFile, partial_of
 from dray.client.transfer.reference import Fingerprint
+from dray.errors import TargetUnwritable
 from dray.large.digests import DIGESTS, Digest, hashed_file
 from dray.model.limits import MIB
 from dray.transfer.events import Terms
@@ -89,6 +90,7 @@ class TargetFile:
         self._idle = True
         """Whether the thread of the digest waits for more to be written."""
         self._failure: OSError | None = None
+        self._path, self._stood_there = target, _identity(target)
         self._file = PartialFile(target, resume=True, advice=_ADVICE)
         try:
             self._file.cut(self._written)
@@ -134,10 +136,20 @@ class TargetFile:
             return Fingerprint(self._kind, self._hash.digest())
 
     def finish(self) -> None:
-        """Make it durable under its own name, unless it is closed already."""
+        """Make it durable under its own name, unless it is closed already.
+
+        It replaces only the file that stood there when it was begun: the caller knew that one.
+        """
         with self._using:
             if self._file.fileno() >= 0:
                 self._end_following()
+                if _identity(self._path) not in (None, self._stood_there):
+                    raise TargetUnwritable(
+                        f"{self._path} is not replaced: it was made or changed while the transfer"
+                        " ran; the received data is kept, so move that file away and resume the"
+                        " transfer",
+                        path=str(self._path),
+                    )
                 self._file.finish()
 
     def close(self) -> None:
@@ -203,3 +215,12 @@ class TargetFile:
                 return
             self._noted = upto
         self._more_synced()
+
+
+def _identity(path: Path) -> tuple[int, int, int, int] | None:
+    """The file that stands under a name, and its state; None if there is none."""
+    try:
+        found = path.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

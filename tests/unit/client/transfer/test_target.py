@@ -51,6 +51,36 @@ def test_a_file_appears_when_it_is_finished_and_not_before(tmp_path):
     assert not partial_of(path).exists()
 
 
+@pytest.mark.parametrize("appeared", ["file", "link", "other"])
+def test_a_file_that_appears_at_the_path_meanwhile_is_not_replaced(tmp_path, appeared):
+    path = tmp_path / "f"
+    if appeared == "other":
+        path.write_bytes(b"before")
+    file = begun(path)
+    fill(file)
+    if appeared == "link":
+        path.symlink_to("nowhere")
+    else:
+        other = tmp_path / "other"
+        other.write_bytes(b"theirs")
+        other.replace(path)
+    with pytest.raises(TargetUnwritable, match="is not replaced: it was made or changed"):
+        file.finish()
+    file.close()
+    assert path.is_symlink() if appeared == "link" else path.read_bytes() == b"theirs"
+    assert partial_of(path).read_bytes() == DATA
+
+
+def test_a_file_that_was_there_from_the_beginning_is_replaced(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"before")
+    file = begun(path)
+    fill(file)
+    file.finish()
+    file.close()
+    assert path.read_bytes() == DATA
+
+
 def test_what_is_there_is_gone_on_with_and_what_is_behind_it_is_cut(tmp_path):
     path = tmp_path / "f"
     partial_of(path).write_bytes(DATA[:60] + b"junk")
