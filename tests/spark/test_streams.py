@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 import dray
-from dray.errors import InvalidConfiguration, QueueNotFound
+from dray.cli.commands import spark as commands
+from dray.errors import InvalidArgument, InvalidConfiguration, QueueNotFound
+from dray.spark import Until, compact, land
 from dray.spark.landing.streams import between_commits, contents_of, looked_at, what_is_left
 from dray.spark.source.options import RANGES
 
@@ -44,6 +47,56 @@ def test_an_idle_landing_does_not_end_before_its_last_commit():
     assert between_commits(10.0, None) == 10.0
     assert between_commits(10.0, 3.0) == 1.5
     assert between_commits(0.0, 3.0) == 0.0
+
+
+@pytest.fixture
+def no_session(monkeypatch):
+    """What is refused, is refused before Spark starts."""
+
+    def start(_session):
+        pytest.fail("Spark would have started")
+
+    monkeypatch.setattr("dray.spark.landing.landing._session", start)
+
+
+@pytest.mark.parametrize("size", [0, "0", "0GiB"])
+def test_a_size_of_nothing_is_refused_by_the_name_that_the_caller_gave(no_session, tmp_path, size):
+    with pytest.raises(InvalidConfiguration, match=r"^bytes_per_batch is a size above 0"):
+        land("dray://127.0.0.1:1", "orders", tmp_path, bytes_per_batch=size)
+    with pytest.raises(InvalidConfiguration, match=r"^file_size is a size above 0"):
+        compact(tmp_path, file_size=size)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "option"),
+    [
+        (commands.land, ["orders", "--to", "there"], "--batch"),
+        (commands.compact, ["there"], "--size"),
+    ],
+    ids=["land", "compact"],
+)
+def test_an_option_of_a_size_of_nothing_is_a_usage_error(command, arguments, option):
+    with pytest.raises(click.BadParameter) as raised:
+        command.make_context("dray", [*arguments, option, "0B"])
+    assert raised.value.format_message() == (
+        f"Invalid value for '{option}': 0B is less than 1 byte"
+    )
+
+
+@pytest.mark.parametrize(
+    "until",
+    [
+        Until(idle_s=float("nan")),
+        Until(idle_s=-1.0),
+        Until(idle_s="3"),
+        Until(follow="yes"),
+        Until(stop=3),
+    ],
+    ids=str,
+)
+def test_an_end_that_could_never_come_is_refused(no_session, tmp_path, until):
+    with pytest.raises(InvalidArgument, match=r"^until is dray\.spark\.Until with"):
+        land("dray://127.0.0.1:1", "orders", tmp_path, until=until)
 
 
 @pytest.mark.parametrize(

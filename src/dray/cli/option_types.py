@@ -26,8 +26,9 @@ class Size(click.ParamType[int]):
 
     name = "SIZE"
 
-    def __init__(self, most: int | None = None) -> None:
-        """Accept at most `most` bytes; None sets no limit."""
+    def __init__(self, most: int | None = None, *, least: int = 0) -> None:
+        """Accept from `least` to `most` bytes; None sets no limit."""
+        self._least = least
         self._most = most
 
     def convert(
@@ -38,6 +39,8 @@ class Size(click.ParamType[int]):
             size = size_in_bytes(value)
         except InvalidConfiguration as error:
             self.fail(str(error), param, ctx)
+        if size < self._least:
+            self.fail(f"{value} is less than {self._least} byte", param, ctx)
         if self._most is not None and size > self._most:
             self.fail(f"{value} is more than {self._most} bytes", param, ctx)
         return size

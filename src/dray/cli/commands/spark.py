@@ -60,7 +60,7 @@ def command() -> None:
     help=("With --follow: stop after S seconds without a message."),
 )
 @click.option(
-    "--batch", type=Size(), help=("Most payload bytes in one micro-batch  [default: 4GiB].")
+    "--batch", type=Size(least=1), help=("Most payload bytes in one micro-batch  [default: 4GiB].")
 )
 @click.option(
     "--commit-every",
@@ -125,7 +125,7 @@ def land(
 
 @command.command()
 @click.argument("directory", metavar="DIR")
-@click.option("--size", type=Size(), help="Size of a joined file  [default: 256MiB].")
+@click.option("--size", type=Size(least=1), help="Size of a joined file  [default: 256MiB].")
 @takes_json
 def compact(settings: Settings, directory: str, *, size: int | None) -> None:
     """Join the small files of the table below DIR, a directory that `dray spark land` wrote.

@@ -70,6 +70,11 @@ _DURATION = ExpectedValue(
     checks.seconds(limits.TIME_TO_LIVE_S_MAX, zero=True),
 )
 _SIZE = ExpectedValue("a size: bytes, or a text such as '8GiB'", checks.size, InvalidConfiguration)
+_SIZE_ABOVE_ZERO = ExpectedValue(
+    "a size above 0: bytes, or a text such as '8GiB'",
+    checks.size_above_zero,
+    InvalidConfiguration,
+)
 _SPARK = ExpectedValue("a session of Spark", checks.of_spark)
 _FROM_ONE = ExpectedValue("a whole number from 1 on", checks.whole(1, limits.MESSAGE_NUMBER_MAX))
 _FOLDER = ExpectedValue("a directory, or the address of a store", checks.path)
@@ -231,13 +236,16 @@ _BY_NAME: Final = {
     "count": _FROM_ONE,
     "tell": _PROGRESS,
     # Spark.
-    "until": ExpectedValue("dray.spark.Until", checks.of_class("Until", "dray.spark.")),
+    "until": ExpectedValue(
+        "dray.spark.Until with a flag as follow, seconds from 0 on as idle_s, an event as stop",
+        checks.until,
+    ),
     "session": _SPARK,
     "spark": _SPARK,
     "as_": _TEXT,
-    "bytes_per_batch": _SIZE,
+    "bytes_per_batch": _SIZE_ABOVE_ZERO,
     "commit_every": _DURATION,
-    "file_size": _SIZE,
+    "file_size": _SIZE_ABOVE_ZERO,
     "accept_new_queue": _FLAG,
     "fail_on_data_loss": _FLAG,
     "rows_per_batch": ExpectedValue(

@@ -149,6 +149,11 @@ def size(value: object) -> object:
         return UNFIT
 
 
+def size_above_zero(value: object) -> object:
+    """A size in bytes that something can have."""
+    return size(value) or UNFIT
+
+
 def path(value: object) -> object:
     """Give what the system can open: no bytes, no zero in it, nothing that fails to say itself."""
     if not _is(value, str, os.PathLike):
@@ -255,6 +260,19 @@ def of_class(
 def event(value: object) -> object:
     """An event that somebody sets."""
     return value if callable(getattr(type(value), "is_set", None)) else UNFIT
+
+
+def until(value: object) -> object:
+    """The end of a landing, each field of it as an argument of its own would be."""
+    if of_class("Until", "dray.spark.")(value) is UNFIT:
+        return UNFIT
+    follow, idle_s, stop = cast("tuple[object, object, object]", value)
+    fits = (
+        flag(follow) is not UNFIT
+        and (idle_s is None or seconds(limits.TIME_TO_LIVE_S_MAX, zero=True)(idle_s) is not UNFIT)
+        and (stop is None or event(stop) is not UNFIT)
+    )
+    return value if fits else UNFIT
 
 
 def file_properties(value: object) -> object:
