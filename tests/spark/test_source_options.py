@@ -22,6 +22,7 @@ from dray.errors import (
 )
 from dray.spark.managers import read_credentials
 from dray.spark.source.batch import BatchReader, FilteringReader
+from dray.spark.source.catalogue import Catalogue
 from dray.spark.source.filters import EVERYTHING
 from dray.spark.source.offsets import QueueSpan, check_offsets
 from dray.spark.source.options import read_options
@@ -256,6 +257,56 @@ def test_a_queue_of_a_pattern_that_is_deleted_at_any_step_of_the_planner_is_left
     assert without_receipts(reporter.reportLatestOffset()) == first
     beginner.prepareForTriggerAvailableNow()
     assert next_of(beginner, first) == first
+
+
+@pytest.fixture
+def gone_before(manager, orders, monkeypatch):
+    """Delete "orders", and perhaps make it again, just before a step of the planner."""
+    manager.create_queue("ordinary").send(b"x", label="stays")
+
+    def act(step, *, again=False):
+        original, left = getattr(Catalogue, step), [orders.name]
+
+        def late(*given, **named):
+            while left:
+                manager.delete_queue(left.pop())
+                if again:
+                    manager.create_queue("orders").send(b"x", label="new")
+            return original(*given, **named)
+
+        monkeypatch.setattr(Catalogue, step, late)
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        (("reach", False), ["stays"]),
+        (("reach", True), ["new", "stays"]),
+        (("_pieces", False), ["stays"]),
+    ],
+)
+def test_a_batch_goes_on_when_a_queue_of_its_pattern_changes_while_it_is_planned(
+    options, gone_before, change, read
+):
+    step, again = change
+    gone_before(step, again=again)
+    reader = BatchReader(options(queue="ord*", failOnDataLoss="false"))
+    assert sorted(labels(reader)) == read
+
+
+def test_a_stream_begins_when_a_queue_of_its_pattern_is_deleted_while_it_looks(stream, gone_before):
+    gone_before("reach")
+    first = stream(queue="ord*", startingOffsets="latest").initialOffset()
+    assert [list(each) for each in first.values()] == [["ordinary"]]
+
+
+def test_a_batch_names_a_queue_that_is_deleted_while_it_is_planned(options, gone_before):
+    gone_before("reach")
+    with pytest.raises(QueueNotFound, match="'orders'") as told:
+        BatchReader(options()).partitions()
+    assert len(str(told.value).splitlines()) == 1
 
 
 def test_the_latest_offset_is_reported_beside_that_of_the_micro_batch(stream, manager, orders):

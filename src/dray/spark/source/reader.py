@@ -99,7 +99,18 @@ class Reading:
         return self._catalogue
 
     def ask(self, call: Callable[[], _Result]) -> _Result:
-        """Ask managers; one that has answered before is waited for if it does not answer now."""
+        """Ask managers; one that has answered before is waited for if it does not answer now.
+
+        It asks again if a queue was deleted, or made again, since it was looked for. The second
+        time refuses it in the words of the query, or goes on without it where that is wanted.
+        """
+        try:
+            return self._ask_once(call)
+        except (QueueRecreated, QueueNotFound):
+            self.catalogue.forget()
+            return self._ask_once(call)
+
+    def _ask_once(self, call: Callable[[], _Result]) -> _Result:
         return patiently(call) if self.catalogue.has_answered else call()
 
     def wanted_spans(self, start: Offsets, end: Offsets) -> Iterator[QueueSpan]:
@@ -304,7 +315,7 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._is_early() and time.monotonic() < self._next_look_at:
             return start
         limits = _limits(limit, self.options)
-        end = self._ask_anew(lambda: self._next(start, limits))
+        end = self.ask(lambda: self._next(start, limits))
         if not isinstance(limit, ReadAllAvailable) and (
             self._is_early() or self._is_too_little(start, end)
         ):
@@ -314,18 +325,6 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._next_commit_at = self._last_batch_at + self.options.commit_every_s
         self._reached = end
         return end
-
-    def _ask_anew(self, call: Callable[[], _Result]) -> _Result:
-        """Ask again if a queue was deleted, or made again, since it was looked for.
-
-        The second time refuses it in the words of the query, or goes on without it where that is
-        wanted.
-        """
-        try:
-            return self.ask(call)
-        except (QueueRecreated, QueueNotFound):
-            self.catalogue.forget()
-            return self.ask(call)
 
     def _is_early(self) -> bool:
         """Whether a small micro-batch waits for more, so that each commit of a landing has much."""
@@ -372,17 +371,17 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The end of the queues now, so that the progress of a query shows its lag."""
         if self.options.rows_max is None and self.options.bytes_max is None:
             return self._reached
-        return self._ask_anew(lambda: self.catalogue.latest(self._reached))
+        return self.ask(lambda: self.catalogue.latest(self._reached))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember how far the queues reach now; nothing behind that is read in this run."""
-        self._target = self._ask_anew(lambda: self.catalogue.latest({}))
+        self._target = self.ask(lambda: self.catalogue.latest({}))
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
         _check_form(start)
         _check_form(end)
-        return self._ask_anew(lambda: self.tasks(start, end))
+        return self.ask(lambda: self.tasks(start, end))
 
     def commit(self, end: Offsets) -> None:
         """Spark has put this in its log. It comes late or never, so nothing is done upon it."""
