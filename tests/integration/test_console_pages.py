@@ -211,6 +211,20 @@ def test_a_question_acts_on_the_queue_that_it_named_and_not_on_one_made_since(st
         manager.delete_queue("renewed")
 
 
+@pytest.mark.parametrize("counted", [0, 2])
+def test_a_purge_takes_no_message_that_came_after_the_question(stage, client, counted):
+    with stage.connect() as manager:
+        queue = manager.create_queue("purged")
+        for label in ("asked about", "express")[:counted]:
+            queue.send(b"x", label=label, recoverable=label != "express")
+        question = client.get("/queues/ask?name=purged&act=purge")
+        fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', question.text))
+        queue.send(b"x", label="came since")
+        assert client.post("/queues/act", data=fields).status_code == 303
+        assert [each.label for each in queue.messages()] == ["came since"]
+        manager.delete_queue("purged")
+
+
 def test_what_is_no_page_or_names_nothing_is_refused_in_a_sentence(stage, client):
     button = client.get("/queues/act")
     assert button.status_code == 405

@@ -113,6 +113,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Birth number; a queue created later under the same name has a higher one."""
     last_position: int = 0
     """The last position that a message took: one more for each message that joined the queue."""
+    next_position: int = 0
+    """The position of the next message that is not express; `Queue.purge` may spare it."""
     oldest_time: float | None = None
     """When the oldest message arrived, in seconds since the epoch; None for an empty queue."""
     unreadable_count: int = 0

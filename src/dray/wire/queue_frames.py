@@ -79,7 +79,8 @@ class PurgeQueue(Head, frozen=True):
     """Answered by Done with the number of messages removed.
 
     With `message_id` only that message goes: the one at position `first`, or the parts of a large
-    message that stand there and behind. `born` is that of `DeleteQueue`.
+    message that stand there and behind. `born` is that of `DeleteQueue`. With `before`, the
+    messages at that position and behind it stay; 0 is no limit.
     """
 
     code = 18
@@ -87,6 +88,7 @@ class PurgeQueue(Head, frozen=True):
     message_id: str = ""
     first: int = 0
     born: int = 0
+    before: int = 0
 
 
 class Describe(Head, frozen=True):

@@ -343,15 +343,21 @@ class Queue:
             connection=connection,
         )
 
-    async def purge(self, only: QueuedMessage | None = None, born: int | None = None) -> int:
+    async def purge(
+        self,
+        only: QueuedMessage | None = None,
+        born: int | None = None,
+        before: int = 0,
+    ) -> int:
         """Remove all messages that no transaction holds, or one of `contents`; return their number.
 
         A message that a transaction holds goes, too, unless that transaction commits. Parts count
         one by one. Raises `MessageNotFound` if nothing of `only` is free, and `QueueRecreated` if
-        `born` is not the queue's `QueueInfo.born`: it was deleted and created again.
+        `born` is not the queue's `QueueInfo.born`: it was deleted and created again. `before` is
+        a `QueueInfo.next_position`: messages that came since stay.
         """
         first, id = (0, "") if only is None else (only.lookup_id, only.id)
-        purge = lambda queue: PurgeQueue(queue, id, first, born or 0)  # noqa: E731
+        purge = lambda queue: PurgeQueue(queue, id, first, born or 0, before)  # noqa: E731
         return cast("Done", (await self.handle.call(purge, Done))[1].head).count
 
     async def info(self) -> QueueInfo:

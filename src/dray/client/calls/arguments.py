@@ -141,6 +141,7 @@ _BY_NAME: Final = {
     "lookup_id": _POSITION,
     "after": _POSITION,
     "upto": _POSITION,
+    "before": _POSITION,
     "born": ExpectedValue(
         "the birth number of a queue: a whole number of 64 bits", checks.whole(*checks.BITS_64)
     ),

@@ -233,7 +233,12 @@ async def _ask(request: Request) -> Response:
         goes=goes,
         button=act.capitalize(),
         action="/queues/act",
-        fields=[("name", info.name), ("act", act), ("born", str(info.born))],
+        fields=[
+            ("name", info.name),
+            ("act", act),
+            ("born", str(info.born)),
+            ("before", str(info.next_position)),
+        ],
         back=link("/queues/one", name=info.name),
     )
 
@@ -248,7 +253,9 @@ async def _act(request: Request) -> Response:
     back = link("/queues/one", name=name)
     match act:
         case "purge":
-            count = await manager.queue(name).purge(born=born)
+            # The messages that it counted, and none that came since.
+            before = whole_number(form.text("before")) or 0
+            count = await manager.queue(name).purge(born=born, before=before)
             said = f"{counted(count)} left {name} for good."
         case "delete":
             await manager.delete_queue(name, born)

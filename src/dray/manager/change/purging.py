@@ -99,12 +99,14 @@ def leave(context: Context, queue: StoredQueue, lookup_ids: list[int], why: int)
     fact.record()
 
 
-def purge(context: Context, queue: StoredQueue) -> Generator[None, None, Done]:
+def purge(context: Context, queue: StoredQueue, before: int) -> Generator[None, None, Done]:
     """Work: remove what is in a queue now; what is held, only if that is aborted (R11).
 
-    It is answered with how many were removed.
+    What stands at position `before` or behind it stays; 0 is no limit. It is answered with how many
+    were removed.
     """
-    upto, count = queue.next_lookup_id, 0
+    upto = min(before or queue.next_lookup_id, queue.next_lookup_id)
+    count = 0
     why = _reason(queue)
     large = drop_large(queue, upto)
     count += len(large)

@@ -210,6 +210,7 @@ class StoredQueue:
             digest=self.options.digest,
             born=self.born,
             last_position=self.next_lookup_id - 1 - self.express_room,
+            next_position=self.next_lookup_id,
             oldest_time=self.index.oldest_time(),
             unreadable_count=self.index.aside_count,
         )

@@ -247,8 +247,10 @@ def handle_purge(works: Works, session: Session, request_id: int, head: PurgeQue
         return
     if not queue.outgoing:
         check_may_take(queue)
-    steps = purge_message(context, queue, head) if head.message_id else purge(context, queue)
-    works.carry_on(steps, (session, request_id))
+    if head.message_id:
+        works.carry_on(purge_message(context, queue, head), (session, request_id))
+    else:
+        works.carry_on(purge(context, queue, head.before), (session, request_id))
 
 
 def check_born(queue: StoredQueue, born: int, then: str) -> None:
