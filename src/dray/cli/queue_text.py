@@ -27,8 +27,10 @@ def record_of(info: QueueInfo) -> dict[str, str]:
 
 def refusal_text(refusal: Refusal) -> str:
     """Why, how often and since when a destination refuses."""
-    since = f"{counted(refusal.count)} since {time_text(refusal.since)}"
-    return f"refused ({refusal.code}), {since}: {refusal.sentence}"
+    # A destination whose disk is full refuses before it has counted a message.
+    count = f", {counted(refusal.count)}" if refusal.count else ""
+    since = time_text(refusal.since)
+    return f"refused ({refusal.code}){count} since {since}: {refusal.sentence}"
 
 
 def state_of(info: QueueInfo) -> str:
