@@ -44,6 +44,18 @@ def code_of(answer):
     return answer.status_code, problem["code"]
 
 
+def test_a_queue_of_large_messages_says_in_the_words_of_http_how_to_use_it(client, queue):
+    sent(client, queue, **{"Dray-Kind": "large"})
+    for path, wanted in (
+        ("messages", "send with Dray-Kind: large"),
+        ("receive?kind=message", "receive with kind=large or any"),
+    ):
+        answer = client.post(f"/v1/queues/{queue}/{path}", content=b"short")
+        assert code_of(answer) == (409, "large-message-mixing")
+        assert answer.json()["detail"].endswith(f"is used for large messages; {wanted}")
+        assert answer.json()["queue"] == queue
+
+
 def test_every_error_code_has_a_status():
     assert set(STATUSES) >= set(every_error())
     assert all(400 <= status < 600 for status in STATUSES.values())

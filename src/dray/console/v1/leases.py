@@ -285,9 +285,13 @@ async def _message(
         if kind != LARGE:
             try:
                 return await _plain(queue, transaction, left)
-            except LargeMessageMixing:
+            except LargeMessageMixing as error:
                 if kind == PLAIN:
-                    raise
+                    raise LargeMessageMixing(
+                        f"queue {queue.name!r} is used for large messages; receive with kind={LARGE}"
+                        f" or {ANY}",
+                        queue=queue.name,
+                    ) from error
         turn = left if kind == LARGE else min(left, LISTEN_S)
         try:
             return await large.receive(turn, transaction)

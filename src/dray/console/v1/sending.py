@@ -19,7 +19,7 @@ from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, answered
 from dray.console.v1.limits import FRAGMENT_BYTES, KEY_CHARACTERS_MAX, PLAIN_BYTES_MAX
 from dray.console.v1.properties import KIND, PREFIX, properties_of, shown
-from dray.errors import BatchMismatch
+from dray.errors import BatchMismatch, LargeMessageMixing
 from dray.model.classes import TransactionStatus
 from dray.model.ids import split_id
 from dray.model.names import REQUEST_KEY
@@ -83,7 +83,13 @@ async def _sent(
     if asked.kind != LARGE:
         whole, complete = await body.beginning(PLAIN_BYTES_MAX)
         if complete:
-            name = await queue.send(whole, transaction=transaction, **asked.properties)
+            try:
+                name = await queue.send(whole, transaction=transaction, **asked.properties)
+            except LargeMessageMixing as error:
+                raise LargeMessageMixing(
+                    f"queue {queue.name!r} is used for large messages; send with {KIND}: {LARGE}",
+                    queue=queue.name,
+                ) from error
             return SentBody(name, PLAIN, len(whole))
         if asked.kind == PLAIN:
             raise HttpRefusal(
