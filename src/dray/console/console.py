@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -88,7 +89,7 @@ class Console:
         self._tabs = tabs
         self.name = name
         self._kept: dict[type[Kept], Kept] = {}
-        self.bodies = BoundedCount(
+        self._bodies = BoundedCount(
             BODIES_AT_ONCE_MAX, 503, "busy", f"{BODIES_AT_ONCE_MAX} files are on their way to and"
             " from browsers; try again when one of them is done",
         )  # fmt: skip
@@ -108,6 +109,12 @@ class Console:
         for other in self.others.values():
             await other.close()
         await self.callers.close()
+
+    @contextmanager
+    def body(self, request: Request) -> Iterator[None]:
+        """One file on its way to or from a visitor; raises `HttpRefusal` if there are too many."""
+        with visitor_of(request).bodies.one(), self._bodies.one():
+            yield
 
     async def manager(self, request: Request) -> Manager:
         """The queue manager, with the rights of the visitor."""

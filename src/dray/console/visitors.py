@@ -9,6 +9,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
+from dray.console.http.limits import VISITOR_BODIES_MAX, BoundedCount
 from dray.model.callers import Credential
 
 _COOKIE_BYTES: Final = 32
@@ -29,6 +30,10 @@ class Visitor:
         self.caller = caller
         self.last_seen = 0.0
         self._said: list[tuple[str, str]] = []
+        self.bodies = BoundedCount(
+            VISITOR_BODIES_MAX, 429, "too-many-bodies", f"{VISITOR_BODIES_MAX} of your files are on"
+            " their way to and from the console; try again when one of them is done",
+        )  # fmt: skip
 
     def tell(self, sentence: str, kind: str) -> None:
         """Keep a sentence for the next page; `kind` is "good" or "bad"."""

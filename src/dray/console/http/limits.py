@@ -36,6 +36,8 @@ GRACE_S: Final = 3
 """Requests that still run then are cut off: a receive that waits takes nothing with it."""
 BODIES_AT_ONCE_MAX: Final = 24
 """Bodies on their way at a time, at `/v1` and at the pages each: 360 MB at the very most."""
+VISITOR_BODIES_MAX: Final = 8
+"""Bodies of one visitor of the pages, a third of all: slow ones leave places for others."""
 
 
 class BoundedCount:

@@ -19,7 +19,6 @@ from dray.console.attachments import PIXELS_MAX, attachment, is_shown, picture_t
 from dray.console.console import CONSOLE, console_of, visitor_of
 from dray.console.form import whole_number
 from dray.console.http.bodies import BodyAnswer, Piece
-from dray.console.http.limits import BoundedCount
 from dray.console.pages.asking import at, link
 from dray.console.pages.previews import (
     PARQUET,
@@ -162,14 +161,13 @@ async def _body(request: Request) -> Response:
     manager, found = await _asked(request)
     headers = attachment(found.label or f"message-{found.lookup_id}")
     headers["Content-Length"] = str(found.size)
-    bodies = console_of(request).bodies
-    return BodyAnswer(HTTPStatus.OK, headers, _pieces(manager, found, bodies))
+    return BodyAnswer(HTTPStatus.OK, headers, _pieces(request, manager, found))
 
 
 async def _pieces(
-    manager: Manager, found: QueuedMessage, bodies: BoundedCount
+    request: Request, manager: Manager, found: QueuedMessage
 ) -> AsyncGenerator[Piece, None]:
-    with bodies.one():
+    with console_of(request).body(request):
         async with opened(manager, found) as body, aclosing(body.pieces()) as pieces:
             async for piece in pieces:
                 yield piece

@@ -60,7 +60,7 @@ async def _send(request: Request) -> Response:
         return console.error(request, HTTPStatus.NOT_FOUND, "there is no such way to send")
     try:
         async with AsyncExitStack() as stack:
-            stack.enter_context(console.bodies.one())
+            stack.enter_context(console.body(request))
             file, written = await _file_of(request, stack)
             try:
                 return await _sent(request, kind, file, written)
@@ -187,12 +187,13 @@ async def _received(request: Request) -> Response:
     if held.picture and "shown" in request.query_params:
         headers = {"Content-Type": held.picture}
     headers["Content-Length"] = str(held.size)
-    return BodyAnswer(HTTPStatus.OK, headers, _touching(console, held))
+    return BodyAnswer(HTTPStatus.OK, headers, _touching(request, held))
 
 
-async def _touching(console: Console, held: ReceivedFile) -> AsyncGenerator[Piece, None]:
+async def _touching(request: Request, held: ReceivedFile) -> AsyncGenerator[Piece, None]:
+    console = console_of(request)
     files = console.kept(ReceivedFiles)
-    with console.bodies.one():
+    with console.body(request):
         async with aclosing(held.chunks()) as chunks:
             async for chunk in chunks:
                 files.touch(held)
