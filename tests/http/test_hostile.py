@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
@@ -168,6 +169,29 @@ def test_a_body_that_breaks_off_sends_nothing(client, queue, server):
     raw(server, chunked, ends=True)
     assert count(client, queue) == 0
     assert client.get(f"/v1/queues/{queue}").json()["byte_count"] == 0
+
+
+@pytest.mark.parametrize("length", [5, 100_000, 3_000_000])
+def test_a_client_that_closes_its_sending_side_gets_its_answers(client, queue, server, length):
+    body = head(client, queue, f"Content-Length: {length}") + b"x" * length
+    look = f"GET /v1/queues/{queue} HTTP/1.1\r\nHost: x\r\n"
+    look += f"Authorization: Bearer {client.token}\r\n\r\n"
+    stays = body.replace(b"Connection: close\r\n", b"")
+    for said, wanted in ((body, 1), (stays, 1), (2 * stays, 2), (look.encode(), 1)):
+        began = time.perf_counter()
+        found = raw(server, said, ends=True)
+        assert found.count(b"HTTP/1.1 20") == wanted, found
+        assert time.perf_counter() - began < 3, "the connection stayed open"
+    assert count(client, queue) == 4
+
+
+def test_a_receive_that_waits_ends_with_its_client_and_one_that_does_not_is_answered(
+    client, queue, server
+):
+    asking = head(client, queue, "Content-Length: 0").replace(b"/messages", b"/receive?wait=20")
+    assert raw(server, asking, ends=True) == b""
+    at_once = asking.replace(b"?wait=20", b"")
+    assert raw(server, at_once, ends=True).startswith(b"HTTP/1.1 204")
 
 
 def test_stalled_bodies_are_bounded_for_a_caller_and_cost_others_nothing(client, queue, server):

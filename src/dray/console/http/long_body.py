@@ -107,9 +107,8 @@ class LongBody(asyncio.BufferedProtocol):
             self._transport.set_protocol(self._http)
             self._end_dropping()
 
-    def eof_received(self) -> bool | None:
-        """The client sends no more."""
-        return self._http.eof_received()
+    def eof_received(self) -> None:
+        """The client sends no more, and its body is not whole."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""

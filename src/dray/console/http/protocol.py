@@ -24,6 +24,9 @@ TAKE_BODY: Final = "dray.take_body"
 """In the state of each request: gives the rest of its body as a `LongBody`, or None."""
 HANG_UP: Final = "dray.hang_up"
 """In the state of each request: ends its connection at once, so that its answer is not complete."""
+END_WITH_INPUT: Final = "dray.end_with_input"
+"""In the state of each request: ends its connection when the client has closed its sending side,
+as one does that is gone; without this the client may wait for its answer."""
 STRANGER: Final = "dray.stranger"
 """In the state of each request: counts its connection among those without one, until its answer."""
 CERTIFIED: Final = "dray.certified"
@@ -65,6 +68,7 @@ class BoundedProtocol(H11Protocol):
         own = {
             TAKE_BODY: self._take_body,
             HANG_UP: self._hang_up,
+            END_WITH_INPUT: self._end_with_input,
             STRANGER: self._count_as_stranger,
         }
         self.app_state = {**self.app_state, **own}
@@ -72,6 +76,7 @@ class BoundedProtocol(H11Protocol):
         self._taking_timer: asyncio.TimerHandle | None = None
         self._untaken = 0
         self._is_stranger = False
+        self._has_input = self._may_wait = True
         self._long: LongBody | None = None
         self._behind = b""
         """Bytes of the next request, which came before the answer to a long body was complete."""
@@ -107,6 +112,20 @@ class BoundedProtocol(H11Protocol):
         elif not self._is_stranger:
             self.without_head.remove(self)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends no more; True if it has asked for something and may wait for it.
+
+        TLS has no half-closed connections.
+        """
+        self._has_input = False
+        if self._is_answered or not self._may_wait:
+            return False
+        if self.transport.get_extra_info("sslcontext") is not None:
+            return False
+        if self._long is not None:
+            return not self._long.left
+        return self.conn.their_state in {h11.DONE, h11.MUST_CLOSE}
+
     @property
     def _is_answered(self) -> bool:
         """Whether no request is under way; the rest of a body that nobody reads may still come."""
@@ -126,8 +145,10 @@ class BoundedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """An answer has gone out: wait for the next request."""
-        self._is_stranger = False
+        self._is_stranger, self._may_wait = False, True
         super().on_response_complete()
+        if not self._has_input and self._is_answered:
+            self.transport.close()
         if self.transport.is_closing():
             # The rest of the answer waits for a client that may never take it.
             self._watch_taking()
@@ -153,6 +174,11 @@ class BoundedProtocol(H11Protocol):
 
     def _hang_up(self) -> None:
         self.transport.abort()
+
+    def _end_with_input(self) -> None:
+        self._may_wait = False
+        if not self._has_input:
+            self.transport.close()
 
     def _count_as_stranger(self) -> None:
         self._is_stranger = True

@@ -22,6 +22,7 @@ from dray.client.calls.messages import checked_header, messages_in
 from dray.client.calls.requests import wait_for
 from dray.console.http.bodies import BodyAnswer, Piece, unless_hung_up
 from dray.console.http.limits import PIECE_BYTES
+from dray.console.http.protocol import END_WITH_INPUT
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, HeldTransaction, answered, nothing
 from dray.console.v1.held import Ended, Holding
@@ -130,6 +131,9 @@ async def receive(call: Call) -> Response:
             429, "too-many-leases", f"this caller holds {LEASES_MAX} leases; settle some of them"
         )
     queue = caller.manager.queue(call.named("queue"))
+    if wait_s:
+        # A client that is gone takes nothing with it, and looks like one that only sends no more.
+        call.request.scope["state"][END_WITH_INPUT]()
     take = partial(_take, queue, held, kind, wait_s)
     with caller.wait():
         try:
