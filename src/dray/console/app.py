@@ -20,8 +20,9 @@ from dray.aio import Manager
 from dray.console import pages, sample, v1
 from dray.console.console import STATIC, Console, Tab, console_of
 from dray.console.door import START, Door, Doorkeeping
-from dray.console.http.limits import ANSWER_S
+from dray.console.http import limits
 from dray.console.http.refusal import HttpRefusal
+from dray.console.http.silence import silent, unless_silent
 from dray.console.statuses import status_of
 from dray.errors import DrayError
 
@@ -34,7 +35,7 @@ TABS: list[Tab] = [*pages.tabs, *sample.tabs]
 def application(console: Console, keeping: Doorkeeping, holders: v1.TokenHolders) -> ASGIApp:
     """The whole console behind its door; `holders` are the callers of `/v1`."""
     programs = [*v1.routes, *v1.operator_routes(_own)]
-    routes: list[BaseRoute] = [*map(_in_time, pages.routes), *sample.routes, *programs]
+    routes: list[BaseRoute] = [*map(_in_time, [*pages.routes, *sample.routes]), *programs]
     if not any(isinstance(each, Route) and each.path == "/" for each in routes):
         routes.append(Route("/", _home))
     return behind_door(console, keeping, routes, holders)
@@ -64,24 +65,27 @@ def behind_door(
 
 
 def _in_time(route: BaseRoute) -> BaseRoute:
-    """The same page, which says so when the queue manager hangs. An act may take its time."""
-    if not isinstance(route, Route) or "POST" in (route.methods or ()):
-        return route
+    """The same page, which says so when the queue manager hangs.
+
+    An act may take its time, as long as the queue manager answers other questions.
+    """
+    assert isinstance(route, Route)
 
     async def shown(request: Request) -> Response:
+        if request.method not in {"GET", "HEAD"}:
+            info = (await console_of(request).manager(request)).info
+            acted: Response = await unless_silent(info, route.endpoint(request), changes=True)
+            return acted
         try:
-            async with asyncio.timeout(ANSWER_S) as limit:
+            async with asyncio.timeout(limits.ANSWER_S) as limit:
                 answer: Response = await route.endpoint(request)
                 return answer
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise HttpRefusal(
-                503, "connection-lost",
-                f"the queue manager did not answer within {ANSWER_S:g} s; look at its log",
-            ) from error  # fmt: skip
+            raise silent(changes=False) from error
 
-    return Route(route.path, shown)
+    return Route(route.path, shown, methods=list(route.methods or ()))
 
 
 async def _own(request: Request) -> Manager:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from dray.console import app
 from dray.console.console import Console
 from dray.console.door import START
+from dray.console.http import limits
 from dray.console.http.refusal import HttpRefusal
 
 
@@ -41,17 +42,15 @@ def test_a_failure_is_logged_with_its_page_and_without_a_start_link_or_a_query(
     assert "s3cret" not in caplog.text
 
 
-def test_a_page_says_that_the_queue_manager_hangs_and_an_act_may_take_its_time(monkeypatch):
-    monkeypatch.setattr(app, "ANSWER_S", 0.05)
+def test_a_page_says_that_the_queue_manager_hangs(monkeypatch):
+    monkeypatch.setattr(limits, "ANSWER_S", 0.05)
 
     async def hang(_request):
         await asyncio.sleep(60)
 
-    act = Route("/act", hang, methods=["POST"])
-    assert app._in_time(act) is act
     page = app._in_time(Route("/page", hang))
     with pytest.raises(HttpRefusal, match=r"did not answer within 0\.05 s; look") as said:
-        asyncio.run(page.endpoint(None))
+        asyncio.run(page.endpoint(SimpleNamespace(method="GET")))
     assert said.value.status == 503
     assert [app._in_time(each).path for each in app.pages.routes] == [
         each.path for each in app.pages.routes

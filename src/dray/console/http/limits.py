@@ -21,7 +21,7 @@ then."""
 HEAD_S: Final = 10.0
 """A client that has not sent the whole head of a request by then is hung up on."""
 ANSWER_S: Final = 30.0
-"""A page of the console says by then that the queue manager does not answer: a list of 100,000
+"""A page or request says by then that the queue manager does not answer: a list of 100,000
 queues took 7 s on a busy machine."""
 CONNECTIONS_MAX: Final = 1_000
 """Connections at a time; more are answered 503."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -13,8 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from dray.aio import Transaction
 from dray.console.http.bodies import RequestBody
-from dray.console.http.protocol import CERTIFIED
+from dray.console.http.protocol import CERTIFIED, HANG_UP
 from dray.console.http.refusal import HttpRefusal
+from dray.console.http.silence import unless_silent
 from dray.console.statuses import status_of
 from dray.console.v1.held import Ended, Holding, Holdings
 from dray.console.v1.holders import TokenHolder, TokenHolders
@@ -22,6 +24,7 @@ from dray.console.v1.limits import JSON_BYTES_MAX
 from dray.console.v1.properties import TRANSACTION
 from dray.errors import DrayError, InvalidQueueName
 
+_log = logging.getLogger(__name__)
 Asked = TypeVar("Asked")
 _JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
@@ -148,14 +151,20 @@ class Endpoint:
                 )  # fmt: skip
             certified = scope.get("state", {}).get(CERTIFIED, "")
             async with holders.of(request.headers.get("authorization"), certified) as caller:
-                answer = await self._row.handler(Call(request, caller))
-                await answer(scope, receive, noting)
+
+                async def work() -> None:
+                    answer = await self._row.handler(Call(request, caller))
+                    await answer(scope, receive, noting)
+
+                await unless_silent(caller.manager.info, work(), changes=self._row.changes)
         except ClientDisconnect:
             return
         except (DrayError, HttpRefusal) as error:
             if begun:
                 # The client sees that the body ends too early.
-                raise
+                _log.warning("an answer broke off on its way to a client: %s", error)
+                scope["state"][HANG_UP]()
+                return
             await problem(error)(scope, receive, send)
 
 
