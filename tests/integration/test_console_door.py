@@ -99,6 +99,20 @@ def test_names_of_loopback_are_taken_with_any_port_as_a_forwarded_one_has(client
         assert client.get("/sample", headers={"Host": host}).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/static/console.css", "/queues/act", "/no/such/page"])
+def test_nothing_follows_a_request_of_which_a_proxy_may_see_another_end(console, path):
+    port = int(console.address.rpartition(":")[2])
+    lines = ["Host: localhost", "Content-Length: 6", "Transfer-Encoding: chunked"]
+    said = "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", "0", "", ""])
+    hidden = "GET /static/console.css HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as wire:
+        wire.sendall((said + hidden).encode())
+        found = bytearray()
+        while piece := wire.recv(65536):
+            found += piece
+    assert found.count(b"HTTP/1.1 ") == 1
+
+
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", "http://localhost", "http://127.0.0.1:1"]

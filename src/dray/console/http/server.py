@@ -15,8 +15,9 @@ from typing import Final
 from urllib.parse import unquote
 
 import uvicorn
+from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dray.console.http.handshakes import HttpsHandshakes
 from dray.console.http.limits import CONNECTIONS_MAX, GRACE_S, HEAD_BYTES_MAX
@@ -69,6 +70,8 @@ def _within_head_bound(app: ASGIApp) -> ASGIApp:
 
     async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope.get("headers", ())
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+            send = _closing(send)
         if sum(len(name) + len(value) for name, value in headers) <= HEAD_BYTES_MAX:
             await app(_without_origin(scope), receive, send)
             return
@@ -76,6 +79,17 @@ def _within_head_bound(app: ASGIApp) -> ASGIApp:
         await PlainTextResponse(told, 400)(scope, receive, send)
 
     return bounded
+
+
+def _closing(send: Send) -> Send:
+    """Let nothing follow on a connection: two servers could see different ends of its request."""
+
+    async def closed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)["Connection"] = "close"
+        await send(message)
+
+    return closed
 
 
 def _without_origin(scope: Scope) -> Scope:
