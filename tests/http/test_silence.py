@@ -71,9 +71,7 @@ async def answers_while_stopped(server, monkeypatch):
     return found
 
 
-def test_a_queue_manager_that_is_stopped_leaves_no_request_without_an_answer(
-    tmp_path, monkeypatch
-):
+def test_a_queue_manager_that_is_stopped_leaves_no_request_without_an_answer(tmp_path, monkeypatch):
     with HttpManager("stopped", tmp_path) as server:
         read, sent, act, page = asyncio.run(answers_while_stopped(server, monkeypatch))
     assert (read.status_code, read.json()["code"]) == (503, "connection-lost")

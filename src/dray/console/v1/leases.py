@@ -292,8 +292,8 @@ async def _message(
             except LargeMessageMixing as error:
                 if kind == PLAIN:
                     raise LargeMessageMixing(
-                        f"queue {queue.name!r} is used for large messages; receive with kind={LARGE}"
-                        f" or {ANY}",
+                        f"queue {queue.name!r} is used for large messages; receive with"
+                        f" kind={LARGE} or {ANY}",
                         queue=queue.name,
                     ) from error
         turn = left if kind == LARGE else min(left, LISTEN_S)
