@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from dray.aio import Manager
 from dray.console import pages, sample, v1
-from dray.console.console import STATIC, Console, Tab, console_of
+from dray.console.console import STATIC, Console, Tab, console_of, visitor_of
 from dray.console.door import START, Door, Doorkeeping
 from dray.console.http import limits
 from dray.console.http.refusal import HttpRefusal
@@ -77,7 +77,7 @@ def _in_time(route: BaseRoute) -> BaseRoute:
             acted: Response = await unless_silent(info, route.endpoint(request), changes=True)
             return acted
         try:
-            async with asyncio.timeout(limits.ANSWER_S) as limit:
+            async with asyncio.timeout(limits.ANSWER_S) as limit, visitor_of(request).pages:
                 answer: Response = await route.endpoint(request)
                 return answer
         except TimeoutError as error:

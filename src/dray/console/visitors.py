@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections import OrderedDict
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
-from dray.console.http.limits import VISITOR_BODIES_MAX, BoundedCount
+from dray.console.http.limits import VISITOR_BODIES_MAX, VISITOR_PAGES_MAX, BoundedCount
 from dray.model.callers import Credential
 
 _COOKIE_BYTES: Final = 32
@@ -30,6 +31,7 @@ class Visitor:
         self.caller = caller
         self.last_seen = 0.0
         self._said: list[tuple[str, str]] = []
+        self.pages = asyncio.Semaphore(VISITOR_PAGES_MAX)
         self.bodies = BoundedCount(
             VISITOR_BODIES_MAX, 429, "too-many-bodies", f"{VISITOR_BODIES_MAX} of your files are on"
             " their way to and from the console; try again when one of them is done",

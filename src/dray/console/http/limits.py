@@ -36,6 +36,9 @@ GRACE_S: Final = 3
 """Requests that still run then are cut off: a receive that waits takes nothing with it."""
 BODIES_AT_ONCE_MAX: Final = 24
 """Bodies on their way at a time, at `/v1` and at the pages each: 360 MB at the very most."""
+VISITOR_PAGES_MAX: Final = 4
+"""Pages of one visitor that are made at a time; the others wait. A browser asks for six at most,
+and a page of many queues takes 20 ms of the loop, which all visitors share."""
 VISITOR_BODIES_MAX: Final = 8
 """Bodies of one visitor of the pages, a third of all: slow ones leave places for others."""
 
