@@ -102,7 +102,7 @@ def leave(context: Context, queue: StoredQueue, lookup_ids: list[int], why: int)
 def purge(context: Context, queue: StoredQueue, before: int) -> Generator[None, None, Done]:
     """Work: remove what is in a queue now; what is held, only if that is aborted (R11).
 
-    What stands at position `before` or behind it stays; 0 is no limit. It is answered with how many
+    Messages at position `before` and behind it stay; 0 is no limit. It is answered with how many
     were removed.
     """
     upto = min(before or queue.next_lookup_id, queue.next_lookup_id)
