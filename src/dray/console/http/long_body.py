@@ -107,9 +107,6 @@ class LongBody(asyncio.BufferedProtocol):
             self._transport.set_protocol(self._http)
             self._end_dropping()
 
-    def eof_received(self) -> None:
-        """The client sends no more, and its body is not whole."""
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._lost = True

@@ -122,9 +122,8 @@ class BoundedProtocol(H11Protocol):
             return False
         if self.transport.get_extra_info("sslcontext") is not None:
             return False
-        if self._long is not None:
-            return not self._long.left
-        return self.conn.their_state in {h11.DONE, h11.MUST_CLOSE}
+        # A long body that is not whole gets its bytes past this protocol, and the end of them, too.
+        return self._long is not None or self.conn.their_state in {h11.DONE, h11.MUST_CLOSE}
 
     @property
     def _is_answered(self) -> bool:
