@@ -391,16 +391,11 @@ def hold(queue: StoredQueue, owner: OpenTransaction, found: Iterable[bytes]) -> 
 
 
 def _plain_upto(queue: StoredQueue, after: int, upto: int) -> list[bytes]:
-    if len(queue.parts):
-        candidates = takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.available())
-        return [
-            packed
-            for packed in candidates
-            if part_of(packed) == Part.PLAIN and lookup_id_of(packed) > after
-        ]
-    return list(
-        takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.in_position_order(after))
-    )
+    entries = queue.index.in_position_order(after)
+    within = takewhile(lambda packed: lookup_id_of(packed) <= upto, entries)
+    if not len(queue.parts):
+        return list(within)
+    return [packed for packed in within if part_of(packed) == Part.PLAIN]
 
 
 def _hold_large_upto(
