@@ -10,6 +10,7 @@ import termios
 import pytest
 
 import dray as client
+from dray.cli.program import run
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import COMMAND, dray, environment, until, words
 
@@ -222,3 +223,15 @@ def test_a_command_that_destroys_asks_on_a_terminal_and_needs_yes_elsewhere(
         assert out.decode().startswith(done) == (status == 0)
         if status:
             assert queue.info().message_count == 2
+
+
+def test_a_purge_takes_no_message_that_came_after_the_question(url, manager, monkeypatch):
+    def came_since(*_, **__):
+        queue.send(b"came since")
+
+    queue = manager.create_queue("purged")
+    queue.send_many([b"abc", b"def"])
+    monkeypatch.setattr("dray.cli.commands.queue.make_sure", came_since)
+    assert run(["--url", url, "queue", "purge", "purged"]) == 0
+    assert [each.body for each in queue.messages()] == [b"came since"]
+    manager.delete_queue("purged")

@@ -186,7 +186,7 @@ def purge(settings: Settings, name: str, *, yes: bool) -> None:
         if info.message_count:
             what = f"{counted(info.message_count)}, {human_size(info.byte_count)}"
             make_sure(f"remove {what} from {name}", yes=yes)
-        count = queue.purge(born=info.born)
+        count = queue.purge(born=info.born, before=info.next_position)
         # Messages that a transaction holds have stayed, and others may have come.
         gone = max(0, info.byte_count - queue.info().byte_count)
     line = f"purged {counted(count)}, {human_size(gone)}, from {name}"
