@@ -465,3 +465,24 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
             }
         } - {name for cls in blocking.__mro__ for name in vars(cls)}
         assert not missing
+
+
+def test_a_close_that_is_cancelled_while_a_transfer_stops_leaves_no_queue_manager_behind(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "transfers"))
+    (tmp_path / "file").write_bytes(b"x")
+
+    async def act():
+        manager = await dray.aio.open(tmp_path / "data")
+        await manager.create_queue("files")
+        await manager.offer_file(tmp_path / "file", "files")
+        closing = asyncio.ensure_future(manager.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        async with dray.aio.open(tmp_path / "data") as manager:
+            return (await manager.info()).version
+
+    assert asyncio.run(act()) == dray.__version__

@@ -415,12 +415,14 @@ class Manager:
 
     async def close(self) -> None:
         """Close the connection; open transactions are aborted, file transfers stop for now."""
-        if self._transfers is not None:
-            await self._transfers.close()
-        await self._link.close()
-        stop, self._stop = self._stop, None
-        if stop is not None:
-            await self._link.runtime.offload(stop)
+        try:
+            if self._transfers is not None:
+                await self._transfers.close()
+            await self._link.close()
+        finally:
+            stop, self._stop = self._stop, None
+            if stop is not None:
+                await self._link.runtime.offload(stop)
 
     @property
     def _running(self) -> Transfers:
