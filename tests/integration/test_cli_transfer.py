@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -116,6 +117,21 @@ def test_accept_does_not_replace_a_file_that_appears_while_it_runs(stage, monkey
     stage.there.unlink()
     assert run(command) == 0
     assert stage.there.read_bytes() == stage.file.read_bytes()
+    assert stage.ended(offering)[0] == 0
+
+
+def test_accept_ends_when_the_check_of_the_file_fails_unexpectedly(stage, monkeypatch, capsys):
+    def fail(step):
+        if step == "checked":
+            raise OSError(errno.EIO, "the disk is gone")
+
+    offering = stage.start("offer", stage.file, "reports", "--no-timeout")
+    monkeypatch.setattr("dray.client.files.steps.watch", fail)
+    command = ["--url", stage.url, "transfer", "accept", "reports", "--timeout", str(PATIENCE_S)]
+    assert run([*command, "--to", str(stage.there)]) == 1
+    assert "the disk is gone" in capsys.readouterr().err
+    monkeypatch.setattr("dray.client.files.steps.watch", None)
+    assert run(command) == 0
     assert stage.ended(offering)[0] == 0
 
 

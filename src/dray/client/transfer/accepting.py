@@ -262,7 +262,7 @@ class Accepting(Engine[events.ConsumerEvent]):
         """Compare the digest, and put the file under its name; in a thread of its own."""
         try:
             good = self._is_good()
-        except DrayError as error:
+        except Exception as error:  # noqa: BLE001 - whoever waits for the file has to learn of it
             self.submit(partial(self._fail, error))
             return
         self.submit(partial(self._checked, good))
@@ -285,7 +285,7 @@ class Accepting(Engine[events.ConsumerEvent]):
             reached("verified-kept")
         self._give(events.Checked(good))
 
-    def _fail(self, error: DrayError) -> None:
+    def _fail(self, error: Exception) -> None:
         raise error
 
     # --------------------------------------------------------------- straight to the producer
