@@ -54,7 +54,7 @@ class Manager:
     """
 
     def __init__(self, link: Link, stop: Callable[[], None] | None = None) -> None:
-        """Use `link`; `stop` is called after closing, by the embedded queue manager."""
+        """Use `link`; each close calls `stop`, which ends the embedded queue manager."""
         self._link = link
         self._stop = stop
         self._transfers: Transfers | None = None
@@ -420,9 +420,8 @@ class Manager:
                 await self._transfers.close()
             await self._link.close()
         finally:
-            stop, self._stop = self._stop, None
-            if stop is not None:
-                await self._link.runtime.offload(stop)
+            if self._stop is not None:
+                await self._link.runtime.offload(self._stop)
 
     @property
     def _running(self) -> Transfers:
