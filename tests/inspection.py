@@ -126,6 +126,10 @@ class Inside:
         """How many bytes one fact may take."""
         return self._context.room.fact_bytes_max
 
+    def number_of_own_message(self) -> int:
+        """Take the number of a message that the queue manager sends itself."""
+        return self._context.own_messages.number()
+
     def record(self, fact: Fact) -> None:
         """Make a fact true that no event brings about in a test."""
         self._context.record(fact)

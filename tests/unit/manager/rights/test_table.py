@@ -395,7 +395,7 @@ def test_nobody_uses_numbers_of_the_managers_own_messages(tmp_path):
     driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
     bob = driver.session(BOB)
     queue = bob.open("orders")
-    bob.next_number = look_into(driver.manager)._context.own_messages.number()
+    bob.next_number = look_into(driver.manager).number_of_own_message()
     with pytest.raises(TransactionSequence, match="not leased to this caller"):
         bob.send(queue, Message(body=b"forged"))
 
