@@ -55,3 +55,21 @@ def test_an_end_after_the_arrival_is_no_refusal_for_a_sender_that_waits_for_the_
     id = queue.send(b"1", administration_queue="told", acknowledge=dray.Acknowledge(15))
     queue.purge()
     manager.wait_for_delivery([id], "told", timeout=WITHIN_S)
+
+
+def test_acknowledgments_that_no_queue_would_receive_are_refused(queue, large):
+    asking = {"acknowledge": dray.Acknowledge.FULL_RECEIVE}
+    message = dray.Message(body=b"x", **asking)
+    for send in (
+        lambda: queue.send(b"x", **asking),
+        lambda: queue.send(message),
+        lambda: queue.send_many([message, message]),
+        lambda: queue.send_many([message, dray.Message(body=b"x", label="another")]),
+        lambda: large.send(b"x", **asking),
+    ):
+        with pytest.raises(dray.InvalidArgument, match="needs administration_queue") as refused:
+            send()
+        assert refused.value.argument == "acknowledge"
+    assert queue.info().message_count == 0
+    with pytest.raises(dray.ReceiveTimeout), large.receive(0):
+        pass

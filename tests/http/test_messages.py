@@ -175,6 +175,14 @@ def test_a_wrong_header_is_a_400_that_says_what_to_do(client, queue, header, val
     assert count(client, queue) == 0
 
 
+def test_acknowledgments_that_no_queue_would_receive_are_refused(client, queue):
+    headers = {"Dray-Acknowledge": "positive-receive"}
+    answer = client.post(f"/v1/queues/{queue}/messages", content=b"x", headers=headers)
+    assert code_of(answer) == (400, "bad-header")
+    assert "needs Dray-Administration-Queue" in answer.json()["detail"]
+    assert count(client, queue) == 0
+
+
 def test_a_path_with_wrong_utf_8_names_no_queue(client):
     """It named the queue `\ufffd`, whatever the wrong byte was."""
     for wrong in ("%FF", "%C3", "a%80"):

@@ -101,6 +101,12 @@ def test_the_same_call_again_sends_only_what_is_new_or_changed(folder, queue, st
     assert received(queue) == [("new", b"new"), ("a", b"changed")]
 
 
+def test_acknowledgments_that_no_queue_would_receive_are_refused(folder, queue):
+    with pytest.raises(dray.InvalidArgument, match="needs administration_queue"):
+        dray.folders.send(folder, queue, acknowledge=dray.Acknowledge.FULL_RECEIVE)
+    assert queue.info().large_count == 0
+
+
 def test_without_a_ledger_every_call_sends_everything(folder, queue):
     assert [dray.folders.send(folder, queue).files for _ in range(2)] == [4, 4]
 

@@ -21,6 +21,7 @@ from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQu
 from dray.client.awaited.manager import Manager
 from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.queue import Queue
+from dray.client.calls.messages import acknowledges_to_nobody
 from dray.client.calls.public_calls import checked
 from dray.client.connections.threads import run
 from dray.errors import DeliveryRefused, InvalidArgument, InvalidConfiguration, SourceChanged
@@ -136,6 +137,8 @@ def send(
         include, exclude, hidden=hidden, follow_links=follow_links, state=state, after=after
     )
     told = ToldOnce(tell or (lambda _: None))
+    if acknowledge and administration_queue is None:
+        raise acknowledges_to_nobody()
     asking = Asking(acknowledge, administration_queue) if administration_queue else None
     tree = _tree(directory, selection, after)
     with TemporaryDirectory(prefix="dray-") as throwaway:

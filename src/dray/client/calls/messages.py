@@ -23,7 +23,7 @@ import msgspec
 
 from dray.checksum import crc32c
 from dray.client.calls.arguments import PROPERTIES, checked_message
-from dray.errors import ProtocolError
+from dray.errors import InvalidArgument, ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
 from dray.model.limits import (
@@ -170,14 +170,24 @@ def addressed(message: Message, destination: str) -> Message:
 def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLAIN) -> Record:
     """Encode a message under a number; raises `MessageTooLarge` or `Misuse`."""
     head, body = encode_record(message, source, number, mark)
-    _check_address(message)
+    _check_acknowledgments(message)
     crc = crc32c(body, crc32c(head))
     return _record_from((head, body, len(head) + len(body), crc))
 
 
-def _check_address(message: Message) -> None:
+def _check_acknowledgments(message: Message) -> None:
     if message.administration_queue is not None:
         parse_queue_address(message.administration_queue)
+    elif message.acknowledge:
+        raise acknowledges_to_nobody()
+
+
+def acknowledges_to_nobody() -> InvalidArgument:
+    """The error for acknowledgments that no queue would receive."""
+    return InvalidArgument(
+        "acknowledge needs administration_queue, the queue that receives the acknowledgments",
+        argument="acknowledge",
+    )
 
 
 def are_alike(batch: list[Message | Buffer]) -> TypeGuard[list[Message]]:
@@ -226,7 +236,7 @@ class SendBatch:
         heads, sizes = encode_alike(
             self._like, bodies, source, first, app_specific=self._app_specific
         )
-        _check_address(self._like)
+        _check_acknowledgments(self._like)
         crcs = map(crc32c, bodies, map(crc32c, heads))
         return list(map(_record_from, zip(heads, bodies, sizes, crcs, strict=True)))
 

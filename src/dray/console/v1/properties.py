@@ -217,6 +217,11 @@ def properties_of(headers: Mapping[str, str], names: list[str]) -> dict[str, Any
         asked = _SENT.get(name)
         if asked is not None and asked.read is not None:
             found[asked.name] = _read(asked, headers[name])
+    if found.get("acknowledge") and "administration_queue" not in found:
+        raise HttpRefusal(
+            400, "bad-header", "Dray-Acknowledge needs Dray-Administration-Queue, the queue that"
+            " receives the acknowledgments",
+        )  # fmt: skip
     return found
 
 
