@@ -75,6 +75,28 @@ def test_what_was_aborted_cannot_be_committed(manager, prepared):
         manager.commit_prepared(transaction.id)
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_handle_tells_how_its_transaction_was_settled_by_its_id(manager, prepared, commits):
+    transaction, _, _ = prepared
+    (manager.commit_prepared if commits else manager.abort_prepared)(transaction.id)
+    with pytest.raises(dray.TransactionSequence):
+        (transaction.abort if commits else transaction.commit)()
+    ends = TransactionStatus.COMMITTED if commits else TransactionStatus.ABORTED
+    assert transaction.status is ends
+
+
+def test_a_prepared_transaction_of_another_queue_manager_is_not_settled_here(
+    face, tmp_path, manager, prepared
+):
+    transaction, source, target = prepared
+    with face.open(tmp_path / "other") as other:
+        for settle in (other.commit_prepared, other.abort_prepared):
+            with pytest.raises(dray.TransactionSequence, match="never prepared here"):
+                settle(transaction.id)
+    transaction.commit()
+    assert (bodies(source), bodies(target)) == ([], [b"out"])
+
+
 def test_a_transaction_in_which_nothing_was_done_can_be_prepared(manager):
     transaction = manager.transaction()
     transaction.prepare()

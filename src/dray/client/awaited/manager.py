@@ -27,7 +27,7 @@ from dray.model.transfer import AUTOMATIC
 from dray.model.words import optional_size
 from dray.wire import queue_frames, token_frames
 from dray.wire.frames import Done
-from dray.wire.message_frames import ListPrepared, Outcome, OutcomeIs, PreparedList, SettlePrepared
+from dray.wire.message_frames import ListPrepared, PreparedList, SettlePrepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -132,7 +132,7 @@ class Manager:
         """
         if self._link.is_under_way(transaction_id):
             return TransactionStatus.PENDING
-        return TransactionStatus((await self._link.ask(Outcome(transaction_id), OutcomeIs)).status)
+        return await self._link.outcome(transaction_id)
 
     async def prepared(self) -> list[TransactionId]:
         """Ids of the transactions that are prepared and not settled, of all programs."""

@@ -19,7 +19,6 @@ from dray.client.transfer.state import Offered, StateFile
 from dray.errors import AccessDenied, InDoubt, MessageNotFound, QueueNotFound
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX
-from dray.wire.message_frames import Outcome, OutcomeIs
 
 ID_BYTES: Final = 16
 
@@ -113,8 +112,7 @@ async def _was_sent(link: Link, kept: Offered) -> bool:
     live_s = kept.request_timeout
     if live_s is not None and time.time() >= kept.offered_at + live_s:
         return False
-    outcome = await link.ask(Outcome(kept.transaction), OutcomeIs)
-    return TransactionStatus(outcome.status) is TransactionStatus.COMMITTED
+    return await link.outcome(kept.transaction) is TransactionStatus.COMMITTED
 
 
 def withdraw(dialer: Dialer, kept: Offered) -> bool:

@@ -101,7 +101,7 @@ class Transaction:
 
     @property
     def status(self) -> TransactionStatus:
-        """PENDING, PREPARED, COMMITTED, ABORTED or IN_DOUBT."""
+        """PENDING, PREPARED, COMMITTED, ABORTED or IN_DOUBT; UNKNOWN if that is forgotten."""
         return self._status
 
     @property
@@ -350,7 +350,12 @@ class Transaction:
         """Pass the second phase if the first is passed; over whatever connection there is."""
         if self._status is not TransactionStatus.PREPARED:
             return False
-        await self.link.ask(SettlePrepared(self.id, commit), Done)
+        try:
+            await self.link.ask(SettlePrepared(self.id, commit), Done)
+        except TransactionSequence:
+            # Somebody settled it by its id.
+            self._status = await self.link.outcome(self.id)
+            raise
         self._status = TransactionStatus.COMMITTED if commit else TransactionStatus.ABORTED
         return True
 
@@ -360,22 +365,14 @@ class Transaction:
         reached: TransactionStatus,
         answer: type[Head] = Done,
     ) -> None:
+        said = "commit" if reached is TransactionStatus.COMMITTED else "prepare"
         try:
-            await self._reach(request, reached, answer)
+            head, before = await self._last_words(request)
+            with self._told_of(said):
+                await self._connection.call(head, answer, before=before)
+            self._status = reached
         finally:
             self._finish()
-
-    async def _reach(
-        self,
-        request: Callable[[int, int], Head],
-        reached: TransactionStatus,
-        answer: type[Head],
-    ) -> None:
-        head, before = await self._last_words(request)
-        said = "commit" if reached is TransactionStatus.COMMITTED else "prepare"
-        with self._told_of(said):
-            await self._connection.call(head, answer, before=before)
-        self._status = reached
 
     async def _last_words(self, request: Callable[[int, int], Head]) -> tuple[Head, list[Buffer]]:
         """The request that ends it, and the frames ahead of that; raises what has doomed it."""

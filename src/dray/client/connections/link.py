@@ -13,8 +13,10 @@ from dray.client.connections.runtime import Dialer, Runtime
 from dray.errors import ConnectionLost, InvalidConfiguration, QueueNotFound
 from dray.forks import Process, not_sent, tell_of_forks, this_process, wrong_process
 from dray.large.digests import DIGEST_KIND_DEFAULT
+from dray.model.classes import TransactionStatus
 from dray.model.message import Buffer
 from dray.wire.head import Head
+from dray.wire.message_frames import Outcome, OutcomeIs
 from dray.wire.queue_frames import Opened
 from dray.wire.stream import Frame
 
@@ -109,6 +111,10 @@ class Link:
     async def ask(self, head: Head, answer: type[_Answer]) -> _Answer:
         """Send a request to the queue manager, give the head of its answer."""
         return await (await self.connection()).ask(head, answer)
+
+    async def outcome(self, transaction_id: str) -> TransactionStatus:
+        """Ask the queue manager what became of a transaction."""
+        return TransactionStatus((await self.ask(Outcome(transaction_id), OutcomeIs)).status)
 
     def after_fork(self, parent: Process) -> None:
         """In a child: connect anew when asked, and leave the transactions to the parent."""

@@ -72,7 +72,7 @@ def passed(
     if transaction is None or error is not None:
         if transaction is not None:
             transactions.abort(transaction)
-        context.refuse(session, request_id, error or _unknown(context, number))
+        context.refuse(session, request_id, error or _unknown(context.state.transaction_id(number)))
         return None
     return transaction
 
@@ -104,17 +104,19 @@ def handle_settle_prepared(
     context = transactions.context
     manager, number = split_id(head.transaction_id)
     transaction = transactions.open.get(number)
-    staged = context.state.prepared.get(number)
-    if staged is not None and not owns(transactions.rights, session, staged.caller):
-        raise _unknown(context, number)
+    staged, outcomes = context.state.prepared.get(number), context.state.outcomes
+    foreign = staged is not None and not owns(transactions.rights, session, staged.caller)
+    if manager != context.state.manager_id or foreign:
+        raise _unknown(head.transaction_id)
     if head.commit and isinstance(staged, BatchStaged):
         raise TransactionUsage(
             f"the transaction is staged for batch {staged.batch} of query {staged.query!r}, and"
             " only the query can commit it; run the query"
         )
-    if manager != context.state.manager_id or number not in context.state.prepared:
-        if head.commit != context.state.has_committed(number):
-            raise _unknown(context, number)
+    if staged is None:
+        committed = number in outcomes
+        if head.commit != committed or (not committed and outcomes.may_have_forgotten(number)):
+            raise _unknown(head.transaction_id)
     elif transaction is not None and head.commit:
         transactions.commit_open(transaction)
     elif transaction is not None:
@@ -248,8 +250,9 @@ def fact_of(context: Context, transaction: OpenTransaction) -> Prepared:
     )
 
 
-def _unknown(context: Context, number: int) -> TransactionSequence:
+def _unknown(transaction_id: str) -> TransactionSequence:
     return TransactionSequence(
-        "there is no such prepared transaction: it was settled the other way, or never prepared",
-        transaction_id=context.state.transaction_id(number),
+        "there is no such prepared transaction: it was settled the other way or long ago, or never"
+        " prepared here",
+        transaction_id=transaction_id,
     )

@@ -278,6 +278,25 @@ def test_of_a_number_that_nobody_has_leased_nothing_is_known(driver: ManagerDriv
     assert asked == ["aborted", "unknown"]
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_how_a_prepared_transaction_was_settled_is_not_guessed_once_it_is_forgotten(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, settled: bool
+) -> None:
+    monkeypatch.setattr("dray.manager.state.outcomes.TRANSACTIONS_REMEMBERED", 1)
+    caller = driver.session()
+    queue, number = caller.create("orders"), caller.number_for()
+    caller.send(queue, Message(body=b"a"), transaction=number)
+    caller.call(message_frames.Prepare(number, 1))
+    name = f"{driver.manager_id}\\{number}"
+    for _ in range(2):
+        caller.call(message_frames.SettlePrepared(name, commit=settled))
+    for _ in range(3):
+        caller.send(queue, Message(body=b"b"))
+    for commits in (True, False):
+        with pytest.raises(errors.TransactionSequence, match="or long ago"):
+            caller.call(message_frames.SettlePrepared(name, commit=commits))
+
+
 def test_a_batch_without_a_transaction_that_was_called_aborted_never_happens(
     driver: ManagerDriver,
 ) -> None:
