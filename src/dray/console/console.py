@@ -6,7 +6,6 @@ that nobody gave is an error.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dray.aio import Manager
 from dray.client.awaited.opening import Opening
-from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount
+from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount, Greetings
 from dray.console.visitors import Visitor
 from dray.model.callers import Credential
 from dray.model.words import counted, size_text, time_text
@@ -188,17 +187,18 @@ class Callers:
         """Connect when a caller first asks for something."""
         self._connect = connect
         self._open: OrderedDict[Credential, Manager] = OrderedDict()
-        self._dialling = asyncio.Lock()
+        self._greetings = Greetings()
 
     async def manager(self, caller: Credential = CONSOLE) -> Manager:
         """The connection of a caller; raises `ConnectionLost` and `AccessDenied`."""
         found = self._open.get(caller)
-        if found is None:
-            async with self._dialling:
-                found = self._open.get(caller) or await self._connect(caller)
-                self._open[caller] = found
-                await self._close_surplus()
-        self._open.move_to_end(caller)
+        if found is not None:
+            self._open.move_to_end(caller)
+            return found
+        async with self._greetings.of(caller):
+            found = self._open.get(caller) or await self._connect(caller)
+            self._open[caller] = found
+            await self._close_surplus()
         return found
 
     async def forget(self, caller: Credential) -> None:

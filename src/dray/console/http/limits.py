@@ -1,12 +1,14 @@
-"""Bounds of the clients' connections, each with its reason, and a count that keeps to a bound.
+"""Bounds of the clients' connections, each with its reason, and what keeps to a bound.
 
 Sizes are in bytes, times in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from dray.console.http.refusal import HttpRefusal
@@ -41,6 +43,8 @@ VISITOR_PAGES_MAX: Final = 4
 and a page of many queues takes 20 ms of the loop, which all visitors share."""
 VISITOR_BODIES_MAX: Final = 8
 """Bodies of one visitor of the pages, a third of all: slow ones leave places for others."""
+GREETINGS_MAX: Final = 16
+"""Connections that are being made at a time: strangers with wrong tokens wait for each other."""
 
 
 class BoundedCount:
@@ -62,3 +66,25 @@ class BoundedCount:
             yield
         finally:
             self._count -= 1
+
+
+class Greetings:
+    """Callers whose connection is being made: each caller once, and a bounded number at a time."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._places = asyncio.Semaphore(GREETINGS_MAX)
+        self._locks: dict[Hashable, asyncio.Lock] = {}
+        self._asking: Counter[Hashable] = Counter()
+
+    @asynccontextmanager
+    async def of(self, caller: Hashable) -> AsyncIterator[None]:
+        """Wait for the caller's turn; whoever waited looks first whether the connection is made."""
+        self._asking[caller] += 1
+        try:
+            async with self._locks.setdefault(caller, asyncio.Lock()), self._places:
+                yield
+        finally:
+            self._asking[caller] -= 1
+            if not self._asking[caller]:
+                del self._asking[caller], self._locks[caller]

@@ -19,12 +19,11 @@ from dray.aio import Manager
 from dray.client.awaited.opening import Opening
 from dray.client.connections.link import Link
 from dray.console.alarms import Alarms
-from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount
+from dray.console.http.limits import BODIES_AT_ONCE_MAX, BoundedCount, Greetings
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.held import Holdings
 from dray.console.v1.limits import (
     BODIES_MAX,
-    GREETINGS_MAX,
     SESSION_UNUSED_S,
     SESSIONS_MAX,
     TOKEN_CHARACTERS_MAX,
@@ -100,8 +99,7 @@ class TokenHolders:
         self.read_only = read_only
         self._connects = connects
         self._known: OrderedDict[str, TokenHolder] = OrderedDict()
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._greetings = asyncio.Semaphore(GREETINGS_MAX)
+        self._greetings = Greetings()
         self._bodies = BoundedCount(
             BODIES_AT_ONCE_MAX, 503, "busy", f"{BODIES_AT_ONCE_MAX} bodies are on their way"
             " here; try again soon",
@@ -145,23 +143,18 @@ class TokenHolders:
         await asyncio.gather(self._alarms.close(), *(each.close() for each in known.values()))
 
     async def _greeted(self, name: str, who: Credential) -> TokenHolder:
-        lock = self._locks.setdefault(name, asyncio.Lock())
-        try:
-            async with lock, self._greetings:
-                known = self._known.get(name)
-                if known is not None:
-                    return known
-                await self._make_room()
-                try:
-                    manager = await self._connects(who)
-                except AccessDenied as error:
-                    raise _unauthorized(str(error)) from error
-                caller = TokenHolder(name, manager, self._bodies, self._uploads)
-                self._known[name] = caller
-                return caller
-        finally:
-            if not lock.locked():
-                self._locks.pop(name, None)
+        async with self._greetings.of(name):
+            known = self._known.get(name)
+            if known is not None:
+                return known
+            await self._make_room()
+            try:
+                manager = await self._connects(who)
+            except AccessDenied as error:
+                raise _unauthorized(str(error)) from error
+            caller = TokenHolder(name, manager, self._bodies, self._uploads)
+            self._known[name] = caller
+            return caller
 
     async def _make_room(self) -> None:
         if len(self._known) < SESSIONS_MAX:

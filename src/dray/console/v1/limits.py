@@ -50,8 +50,6 @@ WAITS_MAX: Final = 64
 """Waiting receives of one caller."""
 SESSIONS_MAX: Final = 256
 """Callers with a connection to the queue manager at a time."""
-GREETINGS_MAX: Final = 16
-"""Connections that are being made at a time: strangers with wrong tokens wait for each other."""
 SESSION_UNUSED_S: Final = 60.0
 """A caller's connection without a request, lease or transaction is closed after this time."""
 SETTLE_S: Final = 5.0
