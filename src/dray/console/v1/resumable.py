@@ -28,7 +28,7 @@ from dray.client.connections.link import Link
 from dray.client.files.upload_state import UploadOrigin
 from dray.console.http.bodies import RequestBody
 from dray.console.http.refusal import HttpRefusal
-from dray.console.v1.limits import UPLOAD_FRAGMENT_BYTES, UPLOAD_FRAGMENTS
+from dray.console.v1.limits import SETTLE_S, UPLOAD_FRAGMENT_BYTES, UPLOAD_FRAGMENTS
 from dray.console.v1.metadata import UploadMetadata, metadata_of
 from dray.errors import MessageNotFound, NotTransactional, ProtocolError, TransactionSequence
 from dray.large.digests import BLAKE3, Digest
@@ -120,17 +120,30 @@ class HttpUpload:
     async def sent_by(self, body: RequestBody) -> AsyncIterator[None]:
         """Have the upload for the request with this body, which `interrupt` ends from now on.
 
-        Raises `HttpRefusal`, 423, if another request has it.
+        Raises `HttpRefusal`, 423, if another one sends it, or something else has it for long.
         """
-        if self._body is not None or self.lock.locked():
+        if self._body is not None:
             raise in_use()
         # Known before the first wait: an interrupt that it misses would wait for a dead client.
         self._body = body
         try:
-            async with self.lock:
+            async with self.alone():
                 yield
         finally:
             self._body = None
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Have the upload for one request; raises `HttpRefusal`, 423, if that takes too long."""
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                await self.lock.acquire()
+        except TimeoutError as error:
+            raise in_use() from error
+        try:
+            yield
+        finally:
+            self.lock.release()
 
     def interrupt(self) -> None:
         """End the request that sends bytes of this upload, if there is one."""
@@ -352,7 +365,7 @@ async def drop(link: Link, name: UploadName) -> None:
 
 def in_use() -> HttpRefusal:
     """The answer to a request for an upload that another request has."""
-    return HttpRefusal(423, "in-use", "another request sends this upload; wait for its end")
+    return HttpRefusal(423, "in-use", "another request has this upload; wait for its end")
 
 
 def gone() -> HttpRefusal:

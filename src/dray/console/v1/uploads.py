@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from email.utils import formatdate
 from functools import wraps
 from typing import Final
@@ -18,7 +16,7 @@ from starlette.responses import Response
 from dray.console.http.bodies import RequestBody
 from dray.console.http.refusal import HttpRefusal
 from dray.console.v1.calls import Call, Handler, nothing
-from dray.console.v1.limits import CHECKED_BYTES_MAX, SETTLE_S, UPLOAD_BYTES_MAX
+from dray.console.v1.limits import CHECKED_BYTES_MAX, UPLOAD_BYTES_MAX
 from dray.console.v1.metadata import metadata_of
 from dray.console.v1.properties import shown
 from dray.console.v1.resumable import (
@@ -28,7 +26,6 @@ from dray.console.v1.resumable import (
     begun,
     drop,
     gone,
-    in_use,
     progress_of,
     resumed,
     too_long,
@@ -105,7 +102,8 @@ async def describe(call: Call) -> Response:
     if upload is None:
         offset, metadata = await progress_of(link, name)
     else:
-        async with _alone(upload):
+        upload.interrupt()
+        async with upload.alone():
             await _attached(call, upload)
             offset, metadata = upload.offset, upload.metadata
     told = {"Upload-Length": str(name.length), **_id(name)}
@@ -155,25 +153,11 @@ async def terminate(call: Call) -> Response:
     if upload is None:
         await drop(link, name)
     else:
-        async with _alone(upload):
+        upload.interrupt()
+        async with upload.alone():
             await drop(link, name)
             uploads.forget(call.caller.name, name)
     return nothing()
-
-
-@asynccontextmanager
-async def _alone(upload: HttpUpload) -> AsyncIterator[None]:
-    """Have an upload that no request sends: one that does is ended."""
-    upload.interrupt()
-    try:
-        async with asyncio.timeout(SETTLE_S):
-            await upload.lock.acquire()
-    except TimeoutError as error:
-        raise in_use() from error
-    try:
-        yield
-    finally:
-        upload.lock.release()
 
 
 async def _attached(call: Call, upload: HttpUpload) -> None:
