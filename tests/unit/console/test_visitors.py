@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
+import pytest
+
+from dray.console.http.limits import VISITOR_BODIES_MAX
+from dray.console.http.refusal import HttpRefusal
 from dray.console.visitors import Visitors
 from dray.model.callers import Credential
 
@@ -41,6 +47,26 @@ def test_the_session_that_was_away_longest_makes_room():
         visitors.admit()
     assert visitors.find(second) is None
     assert visitors.find(first) is not None
+
+
+def test_a_caller_who_signs_in_without_end_ends_no_session_of_another():
+    visitors = Visitors()
+    hers = visitors.admit(Credential("hers"))
+    his = [visitors.admit(Credential("his")) for _ in range(400)]
+    assert visitors.find(hers) is not None
+    assert [visitors.find(each) is None for each in his].count(True) == 145
+
+
+def test_the_sessions_of_one_token_share_their_places():
+    visitors = Visitors()
+    with ExitStack() as stack:
+        for cookie in [visitors.admit(Credential("his")) for _ in range(VISITOR_BODIES_MAX)]:
+            stack.enter_context(visitors.find(cookie).bodies.one())
+        again = visitors.find(visitors.admit(Credential("his")))
+        with pytest.raises(HttpRefusal, match="of your files are on their way"):
+            stack.enter_context(again.bodies.one())
+        for caller in (Credential("hers"), Credential()):
+            stack.enter_context(visitors.find(visitors.admit(caller)).bodies.one())
 
 
 def test_a_sentence_is_said_once():
