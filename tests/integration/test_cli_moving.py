@@ -6,6 +6,7 @@ import os
 import pytest
 
 import dray as client
+from dray.cli.program import run
 from dray.testing.processes import ManagerProcess
 from tests.integration.commands import dray, finish, started, until
 
@@ -78,6 +79,23 @@ def test_a_dead_letter_is_saved_and_sent_again_and_dropped(process, manager, tmp
     assert ids_in(manager, DEAD) == []
     gone = dray("deadletter", "show", again, url=process.url).assert_error("message-not-found")
     assert again in gone, "as the list shows it"
+
+
+def test_a_saved_dead_letter_replaces_no_file_that_appears_while_it_is_saved(
+    process, manager, tmp_path, monkeypatch
+):
+    def write_theirs(step):
+        if step == "file-synced":
+            (tmp_path / "load.bin").write_bytes(b"theirs")
+
+    body = os.urandom(9_000)
+    id = dead_large(manager, body)
+    monkeypatch.setattr("dray.client.files.steps.watch", write_theirs)
+    assert run(["--url", process.url, "deadletter", "save", id, "--to", str(tmp_path)]) == 0
+    assert (tmp_path / "load.bin").read_bytes() == b"theirs"
+    assert (tmp_path / "load (2).bin").read_bytes() == body
+    assert len(list(tmp_path.iterdir())) == 2
+    dray("deadletter", "drop", id, "--yes", url=process.url).assert_good()
 
 
 def test_a_dead_letter_that_cannot_be_sent_keeps_no_other_back(process, manager):

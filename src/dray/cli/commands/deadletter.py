@@ -25,7 +25,7 @@ from dray.cli.settings import (
 )
 from dray.client.connections.threads import run
 from dray.errors import DrayError, MessageNotFound
-from dray.folders.labels import file_name, numbered, otherwise_named
+from dray.folders.labels import otherwise_named
 from dray.model.queued import QueuedMessage, by_destination
 from dray.model.words import counted, human_size, size_text, time_text
 
@@ -145,26 +145,28 @@ def save(settings: Settings, message_id: str, *, folder: Path) -> None:
 
 
 def _save(manager: dray.Manager, letter: QueuedMessage, folder: Path) -> Path:
-    from dray.folders.placing import directory, write_new
+    from dray.folders.placing import Item, TargetFolder, write_new
 
-    name = file_name(letter.label, otherwise_named(letter.id))
-    path = _free(directory(str(folder)), name)
     queue = manager.queue(letter.queue, raw=True)
-    if not letter.parts:
-        write_new(path, queue.peek_by_lookup_id(letter.lookup_id).body, sync=True)
-        return path
-    with (
-        dray.LargeMessageQueue(queue).peek_by_id(letter.id) as message,
-        progress(f"saving {name}", message.size) as shown,
-    ):
-        return message.save_to(path, shown.update)
 
+    def write(body: Path) -> None:
+        if not letter.parts:
+            write_new(body, queue.peek_by_lookup_id(letter.lookup_id).body, sync=True)
+            return
+        with (
+            dray.LargeMessageQueue(queue).peek_by_id(letter.id) as message,
+            progress(f"saving {message.label}", message.size) as shown,
+        ):
+            message.save_to(body, shown.update)
 
-def _free(folder: Path, name: str) -> Path:
-    count = 1
-    while (path := folder / numbered(name, count)).exists():
-        count += 1
-    return path
+    with TargetFolder(str(folder)) as target:
+        target.clear(manager.outcome)
+        otherwise = otherwise_named(letter.id)
+        placed = target.place(
+            Item(letter.id, letter.label, otherwise, "", write, is_body=lambda _: False)
+        )
+        placed.close(committed=True)
+    return placed.path
 
 
 def _check_chosen(ids: Sequence[str], *, every: bool) -> None:
