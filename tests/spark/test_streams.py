@@ -68,6 +68,19 @@ def test_a_size_of_nothing_is_refused_by_the_name_that_the_caller_gave(no_sessio
 
 
 @pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (("dray://127.0.0.1:1", " , "), "queue is ' , ', which names none"),
+        ((",", "orders"), "url is ',', which names none"),
+        (("dray://127.0.0.1:1, nonsense", "orders"), "'nonsense' is not a queue manager"),
+    ],
+)
+def test_a_list_of_nothing_and_a_wrong_address_are_refused(no_session, tmp_path, named, said):
+    with pytest.raises(InvalidConfiguration, match=said):
+        land(*named, tmp_path)
+
+
+@pytest.mark.parametrize(
     ("command", "arguments", "option"),
     [
         (commands.land, ["orders", "--to", "there"], "--batch"),

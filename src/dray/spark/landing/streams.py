@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from dray.client.connections.address import parse_address
 from dray.errors import InvalidConfiguration
 from dray.model.limits import MIB
 from dray.model.words import counted
@@ -80,7 +81,12 @@ def streams(
 def told_options(
     url: str, queue: str, credentials: str | None, *, fail: bool, accept: bool
 ) -> dict[str, str]:
-    """The options of the source that both kinds share."""
+    """The options of the source that both kinds share; raises `InvalidConfiguration`."""
+    for name, given in (("url", url), ("queue", queue)):
+        if not given.replace(",", "").strip():
+            raise InvalidConfiguration(f"{name} is {given!r}, which names none")
+    for each in filter(None, map(str.strip, url.split(","))):
+        parse_address(each)
     named = {} if credentials is None else {"credentials": credentials}
     return {
         "url": url,
