@@ -63,3 +63,12 @@ def test_ranges_hold_exactly_the_positions(positions):
     assert {each for first, last in ranges for each in range(first, last + 1)} == positions
     assert all(a[1] + 1 < b[0] for a, b in itertools.pairwise(ranges))
     assert join_ranges(reversed(ranges)) == ranges
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 4)), max_size=3)))
+def test_landed_ranges_are_the_same_whether_messages_are_noted_one_by_one_or_at_once(messages):
+    landed = [[(first, first + length) for first, length in each] for each in messages]
+    progress = LandingProgress()
+    for ranges in landed:
+        progress = progress.noting(ranges)
+    assert progress == LandingProgress().noting([each for ranges in landed for each in ranges])

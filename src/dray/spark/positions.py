@@ -28,8 +28,11 @@ class LandingProgress(NamedTuple):
         return position <= self.upto or is_within(self.beyond, position)
 
     def noting(self, ranges: Iterable[Range]) -> LandingProgress:
-        """The same, with more ranges landed."""
-        return LandingProgress(self.upto, tuple(join_ranges([*self.beyond, *ranges])))
+        """The same, with more ranges landed; those of the next message cost least."""
+        more, before = join_ranges(ranges), self.beyond
+        if not more or not before or more[0] < before[-1]:
+            return LandingProgress(self.upto, tuple(join_ranges([*before, *more])))
+        return LandingProgress(self.upto, (*before[:-1], *join_ranges([before[-1], *more])))
 
     def advanced(self, first_after: Callable[[int], int | None]) -> LandingProgress:
         """The same, with `upto` as high as it may be.
