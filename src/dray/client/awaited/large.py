@@ -109,9 +109,9 @@ class LargeMessageQueue:
         `body` is bytes-like, a `pathlib.Path`, an open binary file or an iterable of bytes; other
         objects go through `formatter`. The awaited API also takes an asynchronous iterable, and
         reads the others in a thread. `digest` is "blake3" or "sha256". `file` is what the receiver
-        finds in `LargeMessage.file`. Raises `SourceUnreadable`,
-        `SourceChanged`, `NotTransactional`, and `Misuse` for wrong properties. After an error in a
-        transaction of the caller that transaction can only be aborted.
+        finds in `LargeMessage.file`. Raises `SourceUnreadable`, `SourceChanged`,
+        `NotTransactional`, and `Misuse` for wrong properties. A transaction of the caller can only
+        be aborted after an error, unless nothing of the message was sent yet.
 
         `resume` names a state file, or is the sequence id of an unfinished upload. The same call
         resumes a send that ended before its commit, however it ended: it reads again and compares
