@@ -91,7 +91,7 @@ class CommitFact:
 
     def leave(self, queue: StoredQueue, lookup_ids: list[int], why: int = RECEIVED) -> None:
         """Messages leave a queue for good, because of a message class."""
-        found = entries_at(queue, lookup_ids)
+        found = queue.index.packed_at(lookup_ids)
         if may_follow(queue, found, why):
             self.departures.leave_all(queue, found, why)
         self._leaving.append((queue, lookup_ids))

@@ -42,6 +42,7 @@ from dray.manager.entries import (
     is_express,
     lookup_id_of,
     route_of,
+    routes_in,
     tail_of,
     unpack,
     with_class,
@@ -96,10 +97,10 @@ class _Subject(NamedTuple):
     label: str
 
 
-def may_follow(queue: StoredQueue, found: list[bytes], message_class: int) -> bool:
-    """Whether a copy, an acknowledgment or a count may follow when messages leave a queue."""
+def may_follow(queue: StoredQueue, found: bytes, message_class: int) -> bool:
+    """Whether a copy, an acknowledgment or a count may follow when packed entries leave a queue."""
     received = message_class == RECEIVED and queue.keeper is None
-    return not received or any_asks_in(b"".join(found))
+    return not received or any_asks_in(found)
 
 
 class Departures:
@@ -114,27 +115,31 @@ class Departures:
         """Messages of which their senders asked nothing, by queue, route and class."""
         self.wishes: list[Wish] = []
 
-    def leave_all(self, queue: StoredQueue, found: list[bytes], message_class: int) -> None:
-        """Messages leave `queue` for good, because of `message_class`."""
-        if may_follow(queue, found, message_class):
-            for packed in found:
-                self.leave(queue, packed, message_class)
-
-    def leave(self, queue: StoredQueue, packed: bytes, message_class: int) -> None:
-        """One of them does."""
+    def leave_all(self, queue: StoredQueue, found: bytes, message_class: int) -> None:
+        """Messages leave `queue` for good, because of `message_class`; by their packed entries."""
         keeper = queue.keeper if message_class == RECEIVED else None
-        copies = copies_of(packed)
-        if queue.outgoing and is_refusal(message_class):
-            self._tell_of_refusal(queue, packed, message_class)
-            return
-        if keeper is None and not copies:
-            if message_class != RECEIVED and queue.kind not in KEEPERS:
-                self._ended[queue, route_of(tail_of(packed)), message_class] += 1
-            return
+        refused = queue.outgoing and is_refusal(message_class)
+        is_told = message_class != RECEIVED and queue.kind not in KEEPERS
+        if refused or keeper is not None or any_asks_in(found):
+            for packed in entries_in(found):
+                if refused:
+                    self._tell_of_refusal(queue, packed, message_class)
+                elif keeper is not None or copies_of(packed):
+                    self._leave(queue, packed, message_class, keeper)
+                elif is_told:
+                    self._ended[queue, route_of(tail_of(packed)), message_class] += 1
+        elif is_told:
+            for route, count in Counter(routes_in(found)).items():
+                self._ended[queue, route, message_class] += count
+
+    def _leave(
+        self, queue: StoredQueue, packed: bytes, message_class: int, keeper: StoredQueue | None
+    ) -> None:
+        """One of them does, of which a copy or an acknowledgment follows."""
         # No time runs where it is kept.
         tail = with_expiry(tail_of(packed), 0)
         kept = keeper is not None and self._join(keeper, tail)
-        if copies and queue.kind not in KEEPERS:
+        if copies_of(packed) and queue.kind not in KEEPERS:
             self._tell(queue, unpack(packed), tail, message_class, kept=kept)
 
     def confirmed(self, packed: bytes | None, message_class: int) -> bool:

@@ -44,6 +44,7 @@ from dray.manager.entries.packed import (
     places_in,
     plain_in,
     positions_in,
+    routes_in,
     runs_in,
     transactions_in,
     with_keys,

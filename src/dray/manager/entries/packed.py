@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain
+from operator import itemgetter
 
 from dray.manager.entries.entry import is_express_entry, part_of
 from dray.manager.entries.layout import (
@@ -82,6 +83,11 @@ def lengths_in(packed: bytes) -> tuple[int, ...]:
 def transactions_in(packed: bytes) -> Iterator[tuple[int, int, int]]:
     """Transaction, route and marks of packed entries."""
     return _TRANSACTIONS_IN_ENTRIES.iter_unpack(packed)
+
+
+def routes_in(packed: bytes) -> Iterator[int]:
+    """The numbers of the routes by which the messages of packed entries came; 0 if sent here."""
+    return map(itemgetter(1), transactions_in(packed))
 
 
 def places_in(packed: bytes) -> Iterator[Extent]:

@@ -59,6 +59,18 @@ class EntryPages:
         """All entries in order, one behind the other."""
         return b"".join(self._pages)
 
+    def run_from(self, key: bytes, following: bytes) -> bytes:
+        """The entry of a key, and all behind it in its page if the next has the key `following`."""
+        at = bisect_left(self._lasts, key)
+        if at == len(self._lasts):
+            return b""
+        page = self._pages[at]
+        slot = self._slot(page, key)
+        if not page.startswith(key, slot):
+            return b""
+        behind = slot + self._entry
+        return page[slot:] if page[behind : behind + self._key] == following else page[slot:behind]
+
     def find(self, key: bytes) -> bytes | None:
         """The entry of a key."""
         at = bisect_left(self._lasts, key)

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import repeat, takewhile
+from operator import eq
 
 from dray.manager.entries import (
     ENTRY_BYTES,
@@ -28,7 +29,7 @@ from dray.manager.entries import (
     with_abort,
     with_keys,
 )
-from dray.manager.queue.entry_pages import EntryPages
+from dray.manager.queue.entry_pages import PAGE_ENTRIES, EntryPages
 from dray.model.limits import PRIORITY_MAX
 from dray.store.heap.heap import Extent
 
@@ -195,11 +196,35 @@ class QueueIndex:
         """All held entries."""
         return (entry for entry, _ in self._held.values())
 
-    def at(self, lookup_ids: Iterable[int]) -> list[bytes]:
+    def at(self, lookup_ids: list[int]) -> list[bytes]:
         """The entries at positions, held or available; those that have left are left out."""
+        return entries_in(self.packed_at(lookup_ids))
+
+    def packed_at(self, lookup_ids: list[int]) -> bytes:
+        """The same, one behind the other."""
+        runs: list[bytes] = []
         held = self._held.get
-        found = [taken[0] if (taken := held(each)) else self.find(each) for each in lookup_ids]
-        return [entry for entry in found if entry is not None]
+        at, end = 0, len(lookup_ids)
+        while at < end:
+            taken = held(lookup_ids[at])
+            run = self._run_from(lookup_ids, at) if taken is None else taken[0]
+            runs.append(run)
+            at += len(run) // ENTRY_BYTES or 1
+        return b"".join(runs)
+
+    def _run_from(self, lookup_ids: list[int], at: int) -> bytes:
+        """The available entries at positions from the one at an offset on, if they lie so."""
+        if at + 1 == len(lookup_ids) or lookup_ids[at] < 1:
+            return self.find(lookup_ids[at]) or b""
+        for priority_byte in self._available.leads():
+            key = _KEY.pack(priority_byte, lookup_ids[at])
+            run = self._available.run_from(key, _KEY.pack(priority_byte, lookup_ids[at + 1]))
+            if len(run) > ENTRY_BYTES:
+                same = map(eq, positions_in(run), lookup_ids[at : at + PAGE_ENTRIES])
+                return run[: sum(takewhile(bool, same)) * ENTRY_BYTES]
+            if run:
+                return run
+        return b""
 
     def hold(self, entries: bytes, transaction: int) -> None:
         """Take available entries, one or many, out of sight for a transaction."""
@@ -242,20 +267,23 @@ class QueueIndex:
 
     def remove(self, lookup_ids: Iterable[int]) -> bytes:
         """Take entries away for good, held or available; give those that were there, packed."""
+        positions = list(dict.fromkeys(lookup_ids))
         removed: list[bytes] = []
-        available: dict[bytes, None] = {}
-        for lookup_id in lookup_ids:
-            held = self._held.pop(lookup_id, None)
-            if held is not None:
-                removed.append(held[0])
+        available: list[bytes] = []
+        at, end = 0, len(positions)
+        while at < end:
+            lookup_id = positions[at]
+            if lookup_id in self._held:
+                run = self._held.pop(lookup_id)[0]
             elif lookup_id in self._aside:
-                entry = self._aside.pop(lookup_id)
+                run = self._aside.pop(lookup_id)
                 # It was counted out when it was put aside.
-                self.part_count += bool(part_of(entry))
-                removed.append(entry)
-            elif (found := self.find(lookup_id)) is not None and found not in available:
-                available[found] = None
-                removed.append(found)
+                self.part_count += bool(part_of(run))
+            else:
+                run = self._run_from(positions, at)
+                available.append(run)
+            removed.append(run)
+            at += len(run) // ENTRY_BYTES or 1
         self._available.take(b"".join(available))
         entries = b"".join(removed)
         self._count(entries, -1)

@@ -133,7 +133,7 @@ def build_everything(monkeypatch):
     monkeypatch.setattr(State, "apply", apply_all)
     monkeypatch.setattr(CommitFact, "__init__", whole)
     monkeypatch.setattr(commit_fact, "may_follow", lambda *_: True)
-    monkeypatch.setattr(departures, "may_follow", lambda *_: True)
+    monkeypatch.setattr(departures, "any_asks_in", lambda _: True)
     monkeypatch.setattr(QueueManager, "_concerns_others", lambda _: True)
     monkeypatch.setattr(QueueManager, "_follow_up", follow_up)
     monkeypatch.setattr(queue_contents, "expires_us_of", lambda _: 1)

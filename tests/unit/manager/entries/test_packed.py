@@ -31,6 +31,7 @@ from dray.manager.entries.packed import (
     part_count_in,
     places_in,
     positions_in,
+    routes_in,
     runs_in,
     with_keys,
 )
@@ -52,6 +53,7 @@ def test_what_is_asked_of_a_run_is_the_sum_of_its_entries(seed):
     assert list(lengths_in(packed)) == [entry.length for entry in each_one]
     assert list(places_in(packed)) == [entry.extent for entry in each_one]
     assert list(claims_in(packed)) == [(entry.extent, entry.crc) for entry in each_one]
+    assert list(routes_in(packed)) == [entry.route for entry in each_one]
     assert part_count_in(packed) == sum(entry.part > 0 for entry in each_one)
     assert any_asks_in(packed) == any(entry.copies for entry in each_one)
     assert entries_in(express_in(packed)) == [entry for entry in entries if is_express_entry(entry)]

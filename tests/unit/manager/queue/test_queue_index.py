@@ -8,7 +8,9 @@ import pytest
 
 from dray.manager.entries.entry import is_express_entry, lookup_id_of, part_of, unpack
 from dray.manager.entries.packed import entries_in
+from dray.manager.queue.entry_pages import PAGE_ENTRIES
 from dray.manager.queue.queue_index import QueueIndex
+from tests.cost import calls_of
 from tests.drawn_entries import tail
 
 
@@ -135,3 +137,24 @@ def test_what_was_put_aside_is_removed_with_all_that_it_counted():
     assert len(queue) == 37
     queue.remove(map(lookup_id_of, queue.everything()))
     assert (queue.part_count, queue.byte_count, len(queue)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("priorities", [(3,), (3, 7)])
+def test_a_run_is_found_and_removed_by_the_page_and_not_by_the_message(
+    priorities: tuple[int, ...],
+) -> None:
+    rng, of_each = Random(8), 20 * PAGE_ENTRIES
+    queue, first = QueueIndex(), 1
+    for priority in priorities:
+        queue.add_run(tail(rng, priority=priority) * of_each, first)
+        first += of_each
+    # Gaps in the queue do not matter where none of its messages is passed over.
+    queue.remove(range(5, first, 97))
+    entries = list(queue.available())
+    positions = list(map(lookup_id_of, entries))
+    found: list[bytes] = []
+    calls = calls_of(lambda: found.extend(queue.at(positions)))
+    assert found == entries
+    calls += calls_of(lambda: queue.remove(positions))
+    assert len(queue) == 0
+    assert calls < len(entries) / 5
