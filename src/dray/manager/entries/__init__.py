@@ -20,7 +20,6 @@ from dray.manager.entries.entry import (
     place_in,
     tail_of,
     unpack,
-    with_abort,
     with_key,
 )
 from dray.manager.entries.layout import (
@@ -47,6 +46,7 @@ from dray.manager.entries.packed import (
     routes_in,
     runs_in,
     transactions_in,
+    with_aborts,
     with_keys,
 )
 from dray.manager.entries.staged import SentAhead, Staged, Wish, group_places

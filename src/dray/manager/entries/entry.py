@@ -12,9 +12,6 @@ from typing import NamedTuple
 from dray.manager.entries.layout import (
     CLASS_AT,
     COPIES_AT,
-    COUNT_MAX,
-    COUNTS,
-    COUNTS_AT,
     EXPIRES,
     EXPIRES_AT,
     EXPRESS,
@@ -95,12 +92,6 @@ def expires_us_of(entry: bytes) -> int:
 def marks_of(entry: bytes) -> int:
     """The marks of a packed entry."""
     return entry[KEY_BYTES + CLASS_AT - 1]
-
-
-def with_abort(entry: bytes) -> bytes:
-    """The entry of the same message after one more transaction that had taken it was aborted."""
-    aborts, moves = COUNTS.unpack_from(entry, KEY_BYTES + COUNTS_AT)
-    return entry[: KEY_BYTES + COUNTS_AT] + COUNTS.pack(min(aborts + 1, COUNT_MAX), moves)
 
 
 def place_in(entry: bytes) -> tuple[Extent, int]:

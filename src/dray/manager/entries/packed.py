@@ -16,6 +16,7 @@ from dray.manager.entries.entry import is_express_entry, part_of
 from dray.manager.entries.layout import (
     CLASS,
     COPIES_AT,
+    COUNT_MAX,
     COUNTS,
     COUNTS_AT,
     ENTRY_BYTES,
@@ -58,6 +59,7 @@ _PRIORITY_BYTES = bytes(PRIORITY_TOP - (kind >> PRIORITY_AT & THREE_BITS) for ki
 _LASTING = bytes(top for top in range(256) if top >> HEAP_KIND_SHIFT != EXPRESS)
 """The highest byte of the file number of all kinds but express ones."""
 _KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & TWO_BITS)
+_ONE_MORE = bytes(min(count + 1, COUNT_MAX) for count in range(256))
 _KINDS_ASKING_NOTHING = bytes(range(1 << COPIES_AT))
 
 
@@ -168,6 +170,14 @@ def any_asks_in(packed: bytes) -> bool:
 def any_came_back_in(packed: bytes) -> bool:
     """Whether a receiver has given any of packed entries back."""
     return any(packed[KEY_BYTES + COUNTS_AT :: ENTRY_BYTES])
+
+
+def with_aborts(packed: bytes) -> bytes:
+    """The entries of the same messages after one more transaction that had them was aborted."""
+    counted = bytearray(packed)
+    aborts = slice(KEY_BYTES + COUNTS_AT, None, ENTRY_BYTES)
+    counted[aborts] = packed[aborts].translate(_ONE_MORE)
+    return bytes(counted)
 
 
 def with_keys(tails: bytes, first: int) -> bytes:

@@ -6,15 +6,16 @@
 The first `key_bytes` of an entry are its key; keys are unique and sort as bytes do. A change makes
 a new page, one copy of some kilobytes, which costs less than what else is done for a message; so
 whoever goes through the pages sees each as it was when he came to it, whatever happens meanwhile.
-Entries that join at the end, as most do, and entries that leave from the front, are taken by the
-run: no work for each entry. Keys that are numbers in a row are found without a search.
+Entries that join at the end, as most do, and entries that leave or come back side by side, are put
+in and taken out by the run: no work for each entry. Keys that are numbers in a row are found
+without a search.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from struct import Struct
 
 PAGE_ENTRIES = 256
@@ -118,18 +119,25 @@ class EntryPages:
         self._count -= len(packed) // self._entry
         return packed
 
-    def add(self, entry: bytes) -> None:
-        """Put an entry at its place; its key is not there yet."""
-        key = entry[: self._key]
-        if not self._lasts or key > self._lasts[-1]:
-            self._append(entry)
-            return
-        at = bisect_left(self._lasts, key)
-        page = self._pages[at]
-        slot = self._slot(page, key)
-        assert not page.startswith(key, slot), "an entry with this key is there already"
-        self._put(at, page[:slot] + entry + page[slot:])
-        self._count += 1
+    def add(self, entries: bytes) -> None:
+        """Put entries that are in order at their places; their keys are not there yet.
+
+        Those between two that are there, or behind all, go in by the run.
+        """
+        start = 0
+        while start < len(entries):
+            key = entries[start : start + self._key]
+            if not self._lasts or key > self._lasts[-1]:
+                self._append(entries[start:])
+                return
+            at = bisect_left(self._lasts, key)
+            page = self._pages[at]
+            slot = self._slot(page, key)
+            assert not page.startswith(key, slot), "an entry with this key is there already"
+            stop = self._slot(entries, page[slot : slot + self._key])
+            self._put(at, page[:slot] + entries[start:stop] + page[slot:])
+            self._count += (stop - start) // self._entry
+            start = stop
 
     def append(self, entries: bytes) -> None:
         """Add entries that are in order, one behind the other, and above all that are there."""
@@ -137,11 +145,11 @@ class EntryPages:
             assert not self._lasts or entries[: self._key] > self._lasts[-1], "they are not above"
             self._append(entries)
 
-    def replace(self, entry: bytes) -> None:
-        """Put an entry in the place of the one that has its key."""
-        at, slot = self._at(entry[: self._key])
+    def replace(self, run: bytes) -> None:
+        """Put entries in the place of those that have their keys, side by side in one page."""
+        at, slot = self._at(run[: self._key])
         page = self._pages[at]
-        self._pages[at] = page[:slot] + entry + page[slot + self._entry :]
+        self._pages[at] = page[:slot] + run + page[slot + len(run) :]
 
     def take(self, entries: bytes) -> None:
         """Take out entries that are there, given one behind the other; by the run, if they lie so.
@@ -192,12 +200,13 @@ class EntryPages:
             self._lasts.append(page[last : last + self._key])
 
     def _put(self, at: int, page: bytes) -> None:
-        """Let a page be another one with the same last key, in two halves if it is too long."""
+        """Let a page be another one with the same last key, in equal pieces if it is too long."""
         if len(page) <= self._page:
             self._pages[at] = page
             return
-        half = len(page) // self._entry // 2 * self._entry
-        pieces = [page[:half], page[half:]]
+        count, parts = len(page) // self._entry, -(-len(page) // self._page)
+        cuts = [count * part // parts * self._entry for part in range(parts + 1)]
+        pieces = [page[start:stop] for start, stop in pairwise(cuts)]
         self._pages[at : at + 1] = pieces
         self._lasts[at : at + 1] = map(self._last_key, pieces)
 

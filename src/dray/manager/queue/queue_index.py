@@ -26,7 +26,7 @@ from dray.manager.entries import (
     place_in,
     positions_in,
     unpack,
-    with_abort,
+    with_aborts,
     with_keys,
 )
 from dray.manager.queue.entry_pages import PAGE_ENTRIES, EntryPages
@@ -65,13 +65,8 @@ class QueueIndex:
     def add_run(self, tails: bytes, first: int) -> bytes:
         """Put new messages at positions from one on; gives their entries, packed."""
         entries = with_keys(tails, first)
-        last = self._available.last()
         of_one_priority = len(set(entries[::ENTRY_BYTES])) == 1
-        if of_one_priority and (last is None or last < entries):
-            self._available.append(entries)
-        else:
-            for entry in entries_in(entries):
-                self._available.add(entry)
+        self._available.add(entries if of_one_priority else b"".join(sorted(entries_in(entries))))
         self._count(entries, 1)
         return entries
 
@@ -251,19 +246,22 @@ class QueueIndex:
         """Messages put aside."""
         return len(self._aside)
 
-    def put_back(self, lookup_id: int) -> bytes:
-        """Return a held entry to its old place."""
-        entry, _ = self._held.pop(lookup_id)
-        self._available.add(entry)
+    def put_back(self, lookup_ids: Iterable[int]) -> bytes:
+        """Return held entries to their old places; give them, packed, in receiving order."""
+        entries = b"".join(sorted([self._held.pop(each)[0] for each in lookup_ids]))
+        self._available.add(entries)
         for each in self.put_back_too:
-            each.append(lookup_id)
-        return entry
+            each.extend(positions_in(entries))
+        return entries
 
-    def count_abort(self, lookup_id: int) -> None:
-        """Note that a transaction that had taken the available entry was aborted."""
-        entry = self.find(lookup_id)
-        if entry is not None:
-            self._available.replace(with_abort(entry))
+    def count_aborts(self, lookup_ids: list[int]) -> None:
+        """Note that a transaction that had taken the available entries was aborted."""
+        at = 0
+        while at < len(lookup_ids):
+            run = self._run_from(lookup_ids, at)
+            if run:
+                self._available.replace(with_aborts(run))
+            at += len(run) // ENTRY_BYTES or 1
 
     def remove(self, lookup_ids: Iterable[int]) -> bytes:
         """Take entries away for good, held or available; give those that were there, packed."""

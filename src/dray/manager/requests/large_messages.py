@@ -269,7 +269,7 @@ def handle_part_damaged(
         assembly = next((each for each in found if each and head.lookup_id in each), None)
     if owner is not None and assembly is not None:
         owner.receives[queue.number].remove(head.lookup_id)
-        queue.index.put_back(head.lookup_id)
+        queue.index.put_back([head.lookup_id])
         _lose(context, queue, assembly, [packed])
     context.answer(session, request_id, Done(int(assembly is not None)))
 

@@ -411,8 +411,7 @@ def handle_large_move(
     owner.receives[queue.number] = [
         each for each in owner.receives[queue.number] if each not in gone
     ]
-    for lookup_id in lookup_ids:
-        queue.index.put_back(lookup_id)
+    queue.index.put_back(lookup_ids)
     queue.parts.dropped(assembly.key)
     take_back(transactions.works, owner, head.status_queue, assembly.key)
     _record_move(context, queue, lookup_ids, target)

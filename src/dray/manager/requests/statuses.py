@@ -125,7 +125,7 @@ def take_back(works: Works, owner: OpenTransaction, number: int, key: SequenceKe
         status = None if held is None else _read(context, unpack(held[0]))[0]
         if status is not None and status.key == key:
             owner.receives[number].remove(lookup_id)
-            status_queue.index.put_back(lookup_id)
+            status_queue.index.put_back([lookup_id])
             take(works, status_queue, [lookup_id])
             return
 

@@ -109,8 +109,7 @@ class QueueContents:
         """A receive of messages was undone: count it."""
         queue = self.queues.get(fact.queue)
         if queue is not None:
-            for lookup_id in unpack_lookups(fact.lookups):
-                queue.index.count_abort(lookup_id)
+            queue.index.count_aborts(unpack_lookups(fact.lookups))
 
     def _admit(self, queue: StoredQueue, tails: bytes, when_us: int) -> None:
         first = queue.next_lookup_id

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dray.errors import DrayError, TransactionAborted, TransactionSequence
 from dray.manager.change import CommitFact, entries_at, forget_parts, leave_all
 from dray.manager.context import MICROSECONDS, Context
-from dray.manager.entries import Staged, expires_us_of, is_express_entry
+from dray.manager.entries import Staged, expiries_in, is_express_entry
 from dray.manager.facts import BatchStaged, PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.queue import StoredQueue, hold_parts
 from dray.manager.rights import Rights
@@ -371,13 +371,12 @@ def _put_back(works: Works, queue: StoredQueue, lookup_ids: list[int], singles: 
     context = works.context
     if queue.index.part_count:
         hold_parts(context.store, queue, entries_at(queue, singles), -1)
-    purged = [each for each in lookup_ids if each in queue.purge_pending]
-    gone = frozenset(purged)
-    for lookup_id in lookup_ids:
-        if lookup_id not in gone:
-            expires_us = expires_us_of(queue.index.put_back(lookup_id))
-            if expires_us:
-                context.state.expiries.add(expires_us, queue.number, lookup_id)
+    purged, kept = [], lookup_ids
+    if queue.purge_pending:
+        purged = [each for each in lookup_ids if each in queue.purge_pending]
+        kept = [each for each in lookup_ids if each not in queue.purge_pending]
+    for expires_us, lookup_id in expiries_in(queue.index.put_back(kept)):
+        context.state.expiries.add(expires_us, queue.number, lookup_id)
     if purged:
         _end_purge(works, queue, purged)
     context.follow_up.touch(queue)

@@ -17,7 +17,6 @@ from dray.manager.entries.entry import (
     part_of,
     place_in,
     unpack,
-    with_abort,
     with_key,
 )
 from dray.manager.entries.packed import (
@@ -33,6 +32,7 @@ from dray.manager.entries.packed import (
     positions_in,
     routes_in,
     runs_in,
+    with_aborts,
     with_keys,
 )
 from dray.manager.entries.staged import Staged
@@ -96,8 +96,18 @@ def test_one_entry_that_came_back_is_enough(at):
     rng = Random(at)
     entries = [with_key(pack_tail(plain(rng), 0, 1), 5 + each) for each in range(3)]
     assert not any_came_back_in(b"".join(entries))
-    entries[at] = with_abort(entries[at])
+    entries[at] = with_aborts(entries[at])
     assert any_came_back_in(b"".join(entries))
+
+
+def test_aborts_are_counted_in_each_entry_and_the_count_stops_at_its_highest():
+    packed = with_keys(b"".join([tail(Random(at)) for at in range(3)]), 5)
+    before = list(map(unpack, entries_in(packed)))
+    after = list(map(unpack, entries_in(with_aborts(packed))))
+    assert after == [each._replace(abort_count=each.abort_count + 1) for each in before]
+    for _ in range(300):
+        packed = with_aborts(packed)
+    assert [each.abort_count for each in map(unpack, entries_in(packed))] == [255] * 3
 
 
 @pytest.mark.parametrize("transaction", [0, 77])

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from dray.manager.entries.entry import Entry, unpack, with_abort, with_key
-from dray.manager.entries.packed import any_came_back_in
+from dray.manager.entries.entry import Entry, unpack, with_key
+from dray.manager.entries.packed import any_came_back_in, with_aborts
 from dray.manager.entries.staged import GroupPlace, Staged, group_places
 from dray.manager.entries.tails import (
     as_group,
@@ -149,4 +149,4 @@ def test_a_single_record_is_packed_as_a_group_of_one(part):
 def test_only_a_message_that_was_given_back_has_come_back():
     entry = with_key(tail(Random(1)), 1)
     assert not any_came_back_in(entry)
-    assert any_came_back_in(with_abort(entry))
+    assert any_came_back_in(with_aborts(entry))

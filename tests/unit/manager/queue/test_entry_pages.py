@@ -136,11 +136,13 @@ def test_pages_hold_what_a_sorted_list_holds(seed):
                 entry_pages.append(b"".join(run.values()))
                 model |= run
             case 1:
-                number = rng.randrange(top + 5)
-                if number not in model:
-                    model[number] = entry(number, rng.randrange(9))
-                    entry_pages.add(model[number])
-                    top = max(top, number)
+                # One or many, between those that are there or behind them.
+                start = rng.randrange(top + 5)
+                run = range(start, start + rng.randrange(1, 4 * PAGE), rng.choice([1, 1, 5]))
+                back = {each: entry(each, rng.randrange(9)) for each in run if each not in model}
+                entry_pages.add(b"".join(back.values()))
+                model |= back
+                top = max(top, run[-1])
             case 2 if model:
                 # A run, with gaps now and then, in or out of order.
                 numbers = sorted(model)

@@ -60,7 +60,7 @@ def test_counts_follow_whatever_joins_and_leaves(seed):
                 queue.hold(b"".join([there[each] for each in taken]), 9)
                 held += taken
             case 4 if held:
-                queue.put_back(held.pop())
+                queue.put_back([held.pop() for _ in range(rng.randrange(1, len(held) + 1))])
             case _:
                 pass
         entries = [there[each] for each in sorted(there)]
@@ -102,7 +102,7 @@ def test_the_oldest_message_is_found_whatever_its_priority_and_whether_it_is_hel
     assert held is not None
     queue.hold(held, 9)
     assert queue.oldest_time() == oldest.arrived_us / 1e6
-    queue.put_back(oldest.lookup_id)
+    queue.put_back([oldest.lookup_id])
     queue.remove((oldest.lookup_id,))
     left = min(each.arrived_us for each in entries if each != oldest)
     assert queue.oldest_time() == left / 1e6
@@ -158,3 +158,22 @@ def test_a_run_is_found_and_removed_by_the_page_and_not_by_the_message(
     calls += calls_of(lambda: queue.remove(positions))
     assert len(queue) == 0
     assert calls < len(entries) / 5
+
+
+def test_messages_of_an_aborted_receive_come_back_by_the_run_and_are_counted_so() -> None:
+    rng, count = Random(9), 20 * PAGE_ENTRIES
+    queue = QueueIndex()
+    queue.add_run(tail(rng, priority=3) * count, 1)
+    entries = list(queue.available())
+    for first in range(0, count, 1000):
+        queue.hold(b"".join(entries[first : first + 900]), 9)
+    positions = [each for each in range(1, count + 1) if queue.held(each)]
+    calls = calls_of(lambda: queue.put_back(positions))
+    assert list(queue.available()) == entries
+    calls += calls_of(lambda: queue.count_aborts(positions))
+    aborts = [
+        unpack(each).abort_count - unpack(entries[0]).abort_count for each in queue.available()
+    ]
+    assert [at for at, times in enumerate(aborts, 1) if times] == positions
+    assert set(aborts) == {0, 1}
+    assert calls < count / 5
