@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, NotTransactional, QueueNotFound, QuotaExceeded
 from dray.manager.context import Context
-from dray.manager.entries import route_of, tail_of
+from dray.manager.entries import routes_in
 from dray.manager.notices import NoticeKind
 from dray.manager.queue import StoredQueue
 from dray.model.classes import MessageClass
@@ -202,6 +202,7 @@ def held_by_route(queues: Iterable[StoredQueue]) -> Counter[tuple[StoredQueue, i
     """The number of messages that queues hold, by queue and route."""
     found: Counter[tuple[StoredQueue, int]] = Counter()
     for queue in queues:
-        for packed in queue.index.everything():
-            found[queue, route_of(tail_of(packed))] += 1
+        for run in queue.index.runs():
+            for route, count in Counter(routes_in(run)).items():
+                found[queue, route] += count
     return found

@@ -300,6 +300,12 @@ class QueueIndex:
         held = (entry for entry, _ in self._held.values())
         return sorted([*self._available, *held, *self._aside.values()])
 
+    def runs(self) -> Iterator[bytes]:
+        """All entries, packed, many in one piece; those that are not available come last."""
+        pages, others = self.copied()
+        yield from pages
+        yield b"".join(others)
+
     def copied(self) -> tuple[list[bytes], list[bytes]]:
         """All entries as they are now, for who reads on later: pages in order, others in none.
 

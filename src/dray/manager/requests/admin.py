@@ -33,7 +33,7 @@ from dray.manager.change import (
     seen_from_here,
 )
 from dray.manager.context import Context
-from dray.manager.entries import copies_of, lookup_id_of
+from dray.manager.entries import any_asks_in, copies_of, entries_in, lookup_id_of
 from dray.manager.facts import BatchStaged, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.incoming import ArrivingStreams
 from dray.manager.notices import NoticeKind
@@ -262,10 +262,17 @@ def _let_go(context: Context, queue: StoredQueue) -> Iterator[None]:
         yield from give_up_outgoing(context, queue)
     why = _why_deleted(queue)
     yield from give_up_unreadable(context, queue, queue.next_lookup_id, why)
-    while asked := [lookup_id_of(each) for each in queue.index.everything() if copies_of(each)]:
+    while asked := _that_ask(queue):
         yield from leave_all(context, queue, asked, why, held=True)
         if context.state.queues.get(queue.number) is not queue:
             return
+
+
+def _that_ask(queue: StoredQueue) -> list[int]:
+    """The positions of messages whose senders asked for a copy or an acknowledgment, in order."""
+    runs = filter(any_asks_in, queue.index.runs())
+    asking = [packed for run in runs for packed in entries_in(run) if copies_of(packed)]
+    return list(map(lookup_id_of, sorted(asking)))
 
 
 def _why_deleted(queue: StoredQueue) -> MessageClass:

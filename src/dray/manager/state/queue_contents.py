@@ -153,7 +153,7 @@ class QueueContents:
         self.ledger.stored[queue.account] += queue.index.byte_count - before
         self._release_places(gone, frozenset(extents_of(fact.awaiting)))
 
-    def _release_places(self, entries: bytes, keep: frozenset[Extent]) -> None:
+    def _release_places(self, entries: bytes, keep: frozenset[Extent] = frozenset()) -> None:
         """Give up the records of packed entries, but for those to keep; neighbours in one piece."""
         places: Iterable[Extent] = runs_in(entries)
         if keep:

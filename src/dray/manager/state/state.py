@@ -19,7 +19,7 @@ from dray.delivery.incoming import IncomingStreams
 from dray.delivery.judgement import PeerPosition
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager import facts
-from dray.manager.entries import claims_in, extents_of, place_in, place_of, split_tails
+from dray.manager.entries import claims_in, extents_of, place_of, split_tails
 from dray.manager.events import Peer
 from dray.manager.facts import Fact, unpack_lookups
 from dray.manager.queue import (
@@ -314,10 +314,9 @@ class State(QueueContents):
             return
         if queue.kind is not QueueKind.SUB:
             self.positions_from = max(self.positions_from, queue.next_lookup_id)
-        for packed in queue.index.everything():
-            extent = place_in(packed)[0]
-            self.ledger.stored[queue.account] -= extent.length
-            self.released(extent)
+        for run in queue.index.runs():
+            self._release_places(run)
+        self.ledger.stored[queue.account] -= queue.index.byte_count
         self.heard.pop(number, None)
         self.arrival_routes.queue_deleted(number)
         if queue.journal is not None:

@@ -15,6 +15,7 @@ from dray.model.message import Message
 from dray.wire.frames import Done
 from dray.wire.message_frames import Prepare, SettlePrepared
 from dray.wire.queue_frames import DeleteQueue, PurgeQueue
+from tests.cost import calls_of
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -153,3 +154,16 @@ def test_a_transaction_that_is_prepared_while_its_queue_is_being_deleted_keeps_t
     assert (refused.head.error, "prepared transaction" in refused.head.sentence) == ("misuse", True)
     second.call(SettlePrepared(f"{driver.manager_id}\\{transaction}", commit=True))
     assert first.receive(queue)[1] == [b"kept"]
+
+
+def test_plain_messages_leave_by_the_run_when_their_queue_is_deleted(
+    driver: ManagerDriver,
+) -> None:
+    def calls_to_end(name: str, count: int) -> int:
+        caller = driver.session()
+        queue = caller.create(name)
+        for _ in range(count // 100):
+            caller.send(queue, *[Message(body=b"a")] * 100)
+        return calls_of(lambda: caller.call(DeleteQueue(name)))
+
+    assert calls_to_end("many", 2_000) < calls_to_end("few", 100) + 2_000 / 5
