@@ -59,6 +59,7 @@ class Context:
         self.now = now = max(self.now, now)
         self.now_us = int(now * MICROSECONDS)
         self.effects = []
+        self.room.departed = 0
         return self.effects
 
     def record(self, fact: Fact) -> None:

@@ -21,11 +21,17 @@ from dray.manager.change.ends import warn_of_end
 from dray.manager.change.purging import cut_into_portions
 from dray.manager.context import Context
 from dray.manager.entries import expires_us_of, lookup_id_of, unpack
-from dray.manager.queue import DEAD_TRANSACTIONAL, ORDER_QUEUE, StoredQueue, cost_of_leaving
+from dray.manager.queue import (
+    DEAD_TRANSACTIONAL,
+    ORDER_QUEUE,
+    StoredQueue,
+    cost_of_leaving,
+    weight_of_leaving,
+)
 from dray.model.classes import MessageClass
 from dray.model.expiry import is_over
+from dray.model.limits import LEAVING_A_TURN
 
-_AT_ONCE_MAX = 10_000
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
 _LOOK_AGAIN_US = 1_000_000
 _WORD_AWAITED_US = 10_000_000
@@ -34,19 +40,20 @@ word of what expires there takes a way through a busy machine at the most."""
 
 
 def remove_expired(context: Context) -> None:
-    """Take out what has expired, as much as one fact can tell of; the rest is due at once again."""
+    """Take out what has expired, as much as fits a fact and a turn; the rest is due at once."""
     if context.room.has_said_enough:
         return
     room = context.room.portion_bytes
     # A message that was put back has been noted twice.
     expired: dict[int, dict[int, None]] = {}
-    for number, lookup_id in islice(context.state.expiries.due(context.now_us), _AT_ONCE_MAX):
+    for number, lookup_id in islice(context.state.expiries.due(context.now_us), LEAVING_A_TURN):
         queue = context.state.queues.get(number)
         packed = _expired_entry(context, queue, lookup_id) if queue is not None else None
         if packed is not None:
             expired.setdefault(number, {})[lookup_id] = None
             room -= cost_of_leaving(packed)
-        if room <= 0:
+            context.room.departed += weight_of_leaving(packed)
+        if room <= 0 or context.room.departed >= LEAVING_A_TURN:
             break
     if not expired:
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
-from typing import Final
 
 from dray.errors import MessageNotFound
 from dray.large.join import SequenceKey
@@ -15,15 +14,13 @@ from dray.manager.change.ends import is_refusal, note_ends
 from dray.manager.context import Context
 from dray.manager.entries import TAIL_BYTES, any_asks_in, lookup_id_of, unpack
 from dray.manager.facts import Confirmation, PurgePending, pack_lookups
-from dray.manager.queue import POSITION_BYTES, StoredQueue, cost_of_leaving
+from dray.manager.queue import POSITION_BYTES, StoredQueue, cost_of_leaving, weight_of_leaving
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
+from dray.model.limits import LEAVING_A_TURN, TOLD_WEIGHT
 from dray.wire.frames import Done
 from dray.wire.queue_frames import PurgeQueue
 from dray.wire.record import HEADER_BYTES, read_header
-
-_AT_ONCE_MAX: Final = 10_000
-"""Messages of one portion, however large the log is: a tenth of a second."""
 
 
 def first_portion(
@@ -35,19 +32,27 @@ def first_portion(
 ) -> list[bytes]:
     """The first of some packed entries, as many as may leave their queue in one fact: at least one.
 
-    `to_journal` if each goes to a journal; `always_told` as in `cost_of_leaving`.
+    They count for the turn. `to_journal` if each goes to a journal; `always_told` as in
+    `cost_of_leaving`.
     """
     room = context.room.portion_bytes
     least = POSITION_BYTES + TAIL_BYTES * to_journal
-    first = list(islice(entries, min(_AT_ONCE_MAX, max(1, room // least))))
+    coming = islice(entries, min(LEAVING_A_TURN, max(1, room // least)))
+    first = list(islice(coming, LEAVING_A_TURN // TOLD_WEIGHT))
     if not always_told and not any_asks_in(b"".join(first)):
+        first += coming
+    if not always_told and not any_asks_in(b"".join(first)):
+        context.room.departed += len(first)
         return first
     found: list[bytes] = []
+    weight = 0
     for packed in first:
         room -= cost_of_leaving(packed, always_told=always_told) + TAIL_BYTES * to_journal
-        if room < 0 and found:
+        weight += weight_of_leaving(packed, always_told=always_told)
+        if (room < 0 or weight > LEAVING_A_TURN) and found:
             break
         found.append(packed)
+    context.room.departed += weight
     return found
 
 

@@ -10,7 +10,8 @@ New messages leave some of the disk free, and what large ones have been promised
 A message takes no part of a file that another record has, so parts of 2.5 MB take 4 MiB each: what
 is promised is counted in whole heap files. Nobody can promise room that other programs may take.
 
-One fact, and one turn, says only so much that a group of the log holds it.
+One fact, and one turn, says only so much that a group of the log holds it; and a turn lets only so
+many messages leave that it is short.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from dray.errors import StoreFull
 from dray.manager.entries import TAIL_BYTES
+from dray.model.limits import LEAVING_A_TURN
 from dray.model.places import Amounts
 from dray.store.store import Store
 
@@ -54,6 +56,8 @@ class RoomLeft:
         """Whether something was refused since `take_refusal`."""
         self.wanted = 0
         """Bytes that the disk had no room for, while no look has found room since; 0 if it has."""
+        self.departed = 0
+        """Messages that were chosen in this turn to leave their queues, as `LEAVING_A_TURN`."""
         self._store = store
         self._promised = 0
         self.promised_to: Amounts[str] = Amounts()
@@ -152,5 +156,10 @@ class RoomLeft:
 
     @property
     def has_said_enough(self) -> bool:
-        """Whether so much waits for the next group of the log that more is said later."""
+        """Whether so much waits for the next group of the log that more is said later.
+
+        Or so many messages have left in this turn that others are served first.
+        """
+        if self.departed >= LEAVING_A_TURN:
+            return True
         return self._store.waiting_bytes >= self.portion_bytes

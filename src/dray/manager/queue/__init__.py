@@ -22,6 +22,7 @@ from dray.manager.queue.costs import (
     cost_of_receiving,
     cost_of_sending,
     cost_of_staged,
+    weight_of_leaving,
 )
 from dray.manager.queue.lookups import Lookup, Lookups, Sought
 from dray.manager.queue.part_records import (

@@ -2,7 +2,8 @@
 
 A fact must fit one group of the log, and the log may be of 16 KiB. So whatever gathers many
 messages for one fact counts what it will write of them: little for a plain message, some hundred
-bytes where a source is to be told of it with label and administration queue.
+bytes where a source is to be told of it with label and administration queue. The time of a turn is
+counted here too, in messages of which nobody is told.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dray.manager.entries import (
 )
 from dray.manager.queue.part_records import Records
 from dray.manager.queue.queues import StoredQueue
+from dray.model.limits import TOLD_WEIGHT
 from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, RecordHeader, read_header
 
 POSITION_BYTES: Final = 8
@@ -51,6 +53,11 @@ def cost_of_leaving(packed: bytes, *, always_told: bool = False) -> int:
     if copies & WANTS_ACKNOWLEDGMENTS or (always_told and route_of(packed[KEY_BYTES:])):
         return TOLD_BYTES
     return POSITION_BYTES + KEPT_BYTES * bool(copies or always_told)
+
+
+def weight_of_leaving(packed: bytes, *, always_told: bool = False) -> int:
+    """The time that it takes when a packed entry leaves its queue, in plain messages."""
+    return TOLD_WEIGHT if always_told or copies_of(packed) else 1
 
 
 def cost_of_sending(headers: Collection[RecordHeader], *, outgoing: bool) -> int:

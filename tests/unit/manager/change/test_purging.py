@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
 from dray.errors import AccessDenied
+from dray.manager.change import expiry, purging
 from dray.manager.change.purging import first_portion
-from dray.manager.disk import RoomLeft
+from dray.manager.disk import RoomLeft, room
 from dray.manager.entries import TAIL_BYTES
 from dray.manager.queue import KEPT_BYTES, POSITION_BYTES
 from dray.model.message import Message
 from dray.wire.frames import Done
-from dray.wire.message_frames import Prepare, SettlePrepared
+from dray.wire.message_frames import Abort, Prepare, SettlePrepared
 from dray.wire.queue_frames import DeleteQueue, PurgeQueue
 from tests.cost import calls_of
 from tests.inspection import look_into
@@ -72,6 +74,67 @@ def test_of_what_expires_at_once_a_portion_leaves_and_the_rest_is_due_right_afte
     assert driver.manager.deadline() <= driver.now
     driver.advance(0.0)
     assert len(index) == 0
+
+
+ASKING = {"use_dead_letter_queue": True}
+
+
+@pytest.fixture
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A turn takes out 40 messages, or two that ask for something."""
+    with monkeypatch.context() as patch:
+        for each in (purging, expiry, room):
+            patch.setattr(each, "LEAVING_A_TURN", 40)
+        yield
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize(
+    ("asked", "left"), [({}, [60, 20, 0]), (ASKING, [98, 96, 94])], ids=["plain", "asking"]
+)
+@pytest.mark.parametrize("held", [False, True])
+def test_a_turn_purges_so_many_messages_as_keep_it_short(
+    driver: ManagerDriver, *, asked: dict[str, bool], left: list[int], held: bool
+) -> None:
+    caller, holder = driver.session(), driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"a", **asked)] * 100)
+    index = look_into(driver.manager).state.queues.numbered(queue).index
+    if held:
+        transaction = holder.number_for()
+        holder.receive(queue, transaction=transaction)
+        caller.call(PurgeQueue(queue))
+        holder.call(Abort(transaction))
+    else:
+        request = caller.ask(PurgeQueue(queue))
+    for count in left:
+        assert len(index) == count
+        driver.advance(0.0)
+    while driver.manager.deadline() == driver.now:
+        driver.advance(0.0)
+    assert len(index) == 0
+    if not held:
+        assert [each.head for each in caller.answers(request)] == [Done(100)]
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize(
+    ("asked", "left"), [({}, [60, 20, 0]), (ASKING, [98, 96, 94])], ids=["plain", "asking"]
+)
+def test_so_many_messages_expire_in_a_turn_as_keep_it_short(
+    driver: ManagerDriver, *, asked: dict[str, bool], left: list[int]
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"a", time_to_be_received=1.0, **asked)] * 100)
+    index = look_into(driver.manager).state.queues.numbered(queue).index
+    driver.now += 2.0
+    for count in left:
+        driver.advance(0.0)
+        assert len(index) == count
+    while len(index):
+        assert driver.manager.deadline() <= driver.now, "the rest is due at once"
+        driver.advance(0.0)
 
 
 @pytest.mark.parametrize("name", ["admin_queue$", "notify_queue$", "order_queue$"])
