@@ -202,7 +202,11 @@ class QueueIndex:
         at, end = 0, len(lookup_ids)
         while at < end:
             taken = held(lookup_ids[at])
-            run = self._run_from(lookup_ids, at) if taken is None else taken[0]
+            if taken is not None:
+                runs.append(taken[0])
+                at += 1
+                continue
+            run = self._run_from(lookup_ids, at)
             runs.append(run)
             at += len(run) // ENTRY_BYTES or 1
         return b"".join(runs)
@@ -268,13 +272,16 @@ class QueueIndex:
         positions = list(dict.fromkeys(lookup_ids))
         removed: list[bytes] = []
         available: list[bytes] = []
+        held = self._held.pop
         at, end = 0, len(positions)
         while at < end:
-            lookup_id = positions[at]
-            if lookup_id in self._held:
-                run = self._held.pop(lookup_id)[0]
-            elif lookup_id in self._aside:
-                run = self._aside.pop(lookup_id)
+            taken = held(positions[at], None)
+            if taken is not None:
+                removed.append(taken[0])
+                at += 1
+                continue
+            run = self._aside.pop(positions[at], b"")
+            if run:
                 # It was counted out when it was put aside.
                 self.part_count += bool(part_of(run))
             else:
