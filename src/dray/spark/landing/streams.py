@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.client.connections.address import parse_address
@@ -109,17 +109,14 @@ def contents_of(as_: str) -> tuple[str, ...]:
     return {"auto": ("large", RANGES), "large": ("large",), "messages": (RANGES,)}[as_]
 
 
-@contextmanager
-def looked_at(url: str, queue: str, credentials: str | None = None) -> Iterator[Catalogue]:
+def looked_at(
+    url: str, queue: str, credentials: str | None = None
+) -> AbstractContextManager[Catalogue]:
     """The queues of a landing that has run, from a connection of the driver's own."""
     from dray.spark.source.catalogue import Catalogue
 
     options = told_options(url, queue, credentials, fail=False, accept=False)
-    catalogue = Catalogue(read_options(options), begun=True)
-    try:
-        yield catalogue
-    finally:
-        catalogue.close()
+    return closing(Catalogue(read_options(options), begun=True))
 
 
 def what_is_left(catalogue: Catalogue, as_: str) -> Iterator[tuple[int, str]]:
