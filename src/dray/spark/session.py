@@ -65,7 +65,6 @@ def spark_session(
     *,
     master: str | None = None,
     name: str = "dray",
-    java: Java | None = None,
     config: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Give the session that this process has, or else one of our own, stopped at the end.
@@ -92,7 +91,7 @@ def spark_session(
             session.stop()
         return
     master = master or MASTER
-    found = java or find_java()
+    found = find_java()
     prepare_environment(found)
     with (
         session_directory() as scratch,

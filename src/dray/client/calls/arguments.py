@@ -256,9 +256,6 @@ _BY_NAME: Final = {
     "write": ExpectedValue("a function", checks.function),
     "row": _OWN_CHECK,
     "master": _TEXT,
-    "java": ExpectedValue(
-        "what dray.spark.find_java() gives", checks.of_class("Java", "dray.spark.")
-    ),
     "config": ExpectedValue("a mapping of texts", checks.mapping),
     "environment": ExpectedValue("a mapping of texts", checks.mapping),
     # Files.
