@@ -38,6 +38,10 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 _ADVICE = (
     "nothing of it was kept, so free space or name another path; the message is still in its queue"
 )
+_HERE = -100
+_NO_REPLACE = 1
+"""AT_FDCWD and RENAME_NOREPLACE of Linux."""
+_NO_SUCH_RENAME = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _MODE = 0o666
 """A file that a receiver saves is for whom the receiver's umask says."""
 
@@ -149,10 +153,11 @@ class PartialFile:
             self._syncer = ThreadPoolExecutor(1, "dray-file-sync")
         self._syncing = self._syncer.submit(self._sync_behind, then)
 
-    def finish(self, *, sync_name: bool = True) -> None:
+    def finish(self, *, sync_name: bool = True, replace: bool = True) -> None:
         """Give it its own name; it is durable under it, unless its owner syncs it.
 
-        Without `sync_name` the owner syncs the directory.
+        Without `sync_name` the owner syncs the directory. Without `replace` a file that has the
+        name stays, and the cause of the error is `FileExistsError`.
         """
         check_process(self._process, f"{self.target}, as it is written,", "write it there")
         self._synced()
@@ -163,7 +168,7 @@ class PartialFile:
             if not is_still(self._partial, self._descriptor):
                 raise self.spoilt(f"somebody removed or replaced {self._partial.name}")
             # Under the lock: who waits for it must not find our file under its old name.
-            self._partial.replace(self.target)
+            (os.replace if replace else _rename_new)(self._partial, self.target)
             self._close()
             reached("file-named")
             if self._sync and sync_name:
@@ -231,6 +236,29 @@ class PartialFile:
         return TargetUnwritable(
             f"{self.target} cannot be written: {reason}; {self._advice}", path=str(self.target)
         )
+
+
+def _rename_new(path: Path, target: Path) -> None:
+    """Rename a file to a name that no other has; raises OSError.
+
+    Where the system or the file system only knows renames that replace, a file that appears in the
+    moment after the look is replaced.
+    """
+    # Most who write files can do without it.
+    import ctypes
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    reason = errno.ENOSYS
+    if rename is not None:
+        if rename(_HERE, os.fsencode(path), _HERE, os.fsencode(target), _NO_REPLACE) == 0:
+            return
+        reason = ctypes.get_errno()
+    if reason in _NO_SUCH_RENAME:
+        if not os.path.lexists(target):
+            path.replace(target)
+            return
+        reason = errno.EEXIST
+    raise OSError(reason, os.strerror(reason))
 
 
 def remove_partial(target: Path) -> None:

@@ -143,14 +143,15 @@ class TargetFile:
         with self._using:
             if self._file.fileno() >= 0:
                 self._end_following()
-                if _identity(self._path) not in (None, self._stood_there):
-                    raise TargetUnwritable(
-                        f"{self._path} is not replaced: it was made or changed while the transfer"
-                        " ran; the received data is kept, so move that file away and resume the"
-                        " transfer",
-                        path=str(self._path),
-                    )
-                self._file.finish()
+                there = _identity(self._path)
+                if there not in (None, self._stood_there):
+                    raise self._not_replaced()
+                try:
+                    self._file.finish(replace=there is not None)
+                except TargetUnwritable as error:
+                    if isinstance(error.__cause__, FileExistsError):
+                        raise self._not_replaced() from error
+                    raise
 
     def close(self) -> None:
         """Let go of it; what is there stays. Harmless when repeated."""
@@ -163,6 +164,13 @@ class TargetFile:
         self._end_following()
         with self._using:
             self._file.discard()
+
+    def _not_replaced(self) -> TargetUnwritable:
+        return TargetUnwritable(
+            f"{self._path} is not replaced: it was made or changed while the transfer ran; the"
+            " received data is kept, so move that file away and resume the transfer",
+            path=str(self._path),
+        )
 
     def _end_following(self) -> None:
         with self._changed:

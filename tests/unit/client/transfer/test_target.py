@@ -71,6 +71,38 @@ def test_a_file_that_appears_at_the_path_meanwhile_is_not_replaced(tmp_path, app
     assert partial_of(path).read_bytes() == DATA
 
 
+@pytest.mark.parametrize("kernel", ["newest", "cannot"])
+def test_a_file_that_appears_at_the_very_end_is_not_replaced(tmp_path, monkeypatch, kernel):
+    path = tmp_path / "f"
+    file = begun(path)
+    fill(file)
+    if kernel == "cannot":
+        monkeypatch.setattr(partial_file, "_NO_REPLACE", 1 << 30)
+
+    def appear(step):
+        if step == "file-synced":
+            path.write_bytes(b"theirs")
+
+    monkeypatch.setattr("dray.client.files.steps.watch", appear)
+    with pytest.raises(TargetUnwritable, match="is not replaced: it was made or changed"):
+        file.finish()
+    file.close()
+    assert path.read_bytes() == b"theirs"
+    assert partial_of(path).read_bytes() == DATA
+
+
+def test_a_kernel_that_only_knows_renames_that_replace_names_a_file_all_the_same(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(partial_file, "_NO_REPLACE", 1 << 30)
+    file = begun(tmp_path / "f")
+    fill(file)
+    file.finish()
+    file.close()
+    assert (tmp_path / "f").read_bytes() == DATA
+    assert not partial_of(tmp_path / "f").exists()
+
+
 def test_a_file_that_was_there_from_the_beginning_is_replaced(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"before")
