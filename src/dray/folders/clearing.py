@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from dray.client.files.file_identity import FileIdentity
 from dray.errors import InvalidConfiguration
 from dray.folders.labels import short_numbered
 from dray.folders.open_files import is_open_for_writing
@@ -94,7 +95,7 @@ class Clearing:
             # A folder has taken the place of the file.
             _rename(hidden, name, folder)
             return False
-        if (found.st_size, found.st_mtime_ns, found.st_ino) != file.version:
+        if FileIdentity.of(found) != file.version:
             _give_back(hidden, name, folder)
             return False
         try:

@@ -169,12 +169,11 @@ def _blamed(error: Exception) -> Exception:
     return TargetUnwritable(str(error), path=error.path, retryable=True)
 
 
-def finish_body(part: Path, message: LargeMessage, *, preserve: bool, sync: bool) -> None:
+def finish_body(part: Path, message: LargeMessage, *, sync: bool) -> None:
     """Give a received body time and mode of the file that was sent, and sync it; raises OSError."""
     descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if preserve:
-            keep_time_and_mode(descriptor, message)
+        keep_time_and_mode(descriptor, message)
         if sync:
             os.fsync(descriptor)
     finally:

@@ -40,7 +40,7 @@ class FlatTarget:
     def _write(self, message: LargeMessage, part: Path) -> None:
         message.save_to(part, sync=self._sync)
         if self._preserve:
-            finish_body(part, message, preserve=True, sync=self._sync)
+            finish_body(part, message, sync=self._sync)
 
 
 def is_whole(path: Path, message: LargeMessage) -> bool:

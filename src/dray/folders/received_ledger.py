@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dray.client.files.file_identity import FileIdentity
 from dray.folders.ledger_database import LedgerDatabase
 from dray.folders.tree import OWN_PREFIX
 
@@ -57,9 +58,9 @@ class PlacedVersion(NamedTuple):
     inode: int
 
     @property
-    def marks(self) -> tuple[int, int, int]:
+    def identity(self) -> FileIdentity:
         """Equal for two looks at a file that did not change between them."""
-        return self.size, self.mtime_ns, self.inode
+        return FileIdentity(self.size, self.mtime_ns, self.inode)
 
 
 class ReceivedLedger:

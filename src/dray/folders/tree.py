@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from dray.client.files.file_identity import FileIdentity
 from dray.client.files.sources import FileSource
 from dray.errors import DrayError, InvalidConfiguration, SourceUnreadable
 from dray.folders.patterns import Patterns
@@ -33,9 +34,9 @@ class FoundFile(NamedTuple):
     mode: int = 0o644
 
     @property
-    def version(self) -> tuple[int, int, int]:
+    def version(self) -> FileIdentity:
         """Equal for two looks at a file that did not change between them."""
-        return self.size, self.mtime_ns, self.inode
+        return FileIdentity(self.size, self.mtime_ns, self.inode)
 
     @property
     def properties(self) -> FileProperties:
@@ -159,7 +160,7 @@ class Tree:
         suffix = self.selection.ready_suffix
         if suffix and not os.path.lexists(f"{full}{suffix}"):
             return None
-        return FoundFile(path, found.st_size, found.st_mtime_ns, found.st_ino, found.st_mode)
+        return FoundFile(path, *FileIdentity.of(found), found.st_mode)
 
     @contextmanager
     def body_of(self, file: FoundFile) -> Iterator[object]:
@@ -171,7 +172,7 @@ class Tree:
         source = FileSource(self.root / file.path, follow_links=self.selection.follow_links)
         before = source.before
         try:
-            if (before.st_size, before.st_mtime_ns, before.st_ino) != file.version:
+            if FileIdentity.of(before) != file.version:
                 raise source.changed()
             yield source
         finally:

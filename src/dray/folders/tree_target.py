@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from dray.client.blocking.large_message import LargeMessage
+from dray.client.files.file_identity import FileIdentity
 from dray.errors import DrayError, FileRefused, TargetUnwritable
 from dray.folders.below import check_path, folder_of, look_at
 from dray.folders.file_receiver import keep_time_and_mode, path_of
@@ -277,9 +278,8 @@ class TreeTarget:
             if there is not None and (not replace or stat.S_ISDIR(there.st_mode)):
                 return self._conflict(origin)
             found = os.fstat(body.descriptor)
-            marks = (found.st_size, found.st_mtime_ns, found.st_ino)
             place = f"{above}/{name}" if above else name
-            version = PlacedVersion(origin.number, origin.sent_us, place, *marks)
+            version = PlacedVersion(origin.number, origin.sent_us, place, *FileIdentity.of(found))
             return _Place(body, folder, name, replace, version, count)
 
     def _give_names(self, places: Sequence[_Place], outcomes: _Outcomes) -> list[_WrittenBody]:
@@ -347,7 +347,7 @@ class TreeTarget:
         return (
             found is not None
             and stat.S_ISREG(found.st_mode)
-            and (found.st_size, found.st_mtime_ns, found.st_ino) == version.marks
+            and FileIdentity.of(found) == version.identity
         )
 
 

@@ -12,9 +12,10 @@ from dray.client.awaited.transaction import Transaction
 from dray.client.connections.link import Link
 from dray.client.connections.runtime import Dialer
 from dray.client.connections.threads import BlockingRuntime, run
+from dray.client.files.file_identity import FileIdentity
 from dray.client.files.steps import reached
 from dray.client.transfer.reference import Reference, check_terms, reference_message
-from dray.client.transfer.source import FileIdentity, SourceFile, changed
+from dray.client.transfer.source import SourceFile, changed
 from dray.client.transfer.state import Offered, StateFile
 from dray.errors import AccessDenied, InDoubt, MessageNotFound, QueueNotFound
 from dray.model.classes import TransactionStatus

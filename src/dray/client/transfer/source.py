@@ -6,23 +6,16 @@ import os
 import stat
 from array import array
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from dray.checksum import crc32c
+from dray.client.files.file_identity import FileIdentity
 from dray.client.files.sources import has_its_size, unreadable
 from dray.client.transfer.reference import Fingerprint
 from dray.errors import SourceUnreadable, TransferSourceChanged
 from dray.large.digests import DIGESTS
 
 _READ_BYTES = 1 << 20
-
-
-class FileIdentity(NamedTuple):
-    """By what a file is taken for the one that was offered."""
-
-    size: int
-    mtime_ns: int
-    inode: int
 
 
 class SourceFile:
@@ -44,7 +37,7 @@ class SourceFile:
         if not has_its_size(self._file.fileno(), found):
             self._file.close()
             raise _not_regular(path)
-        self.identity = _identity(found)
+        self.identity = FileIdentity.of(found)
 
     @property
     def descriptor(self) -> int:
@@ -73,7 +66,7 @@ class SourceFile:
 
     def has_moved_on(self) -> bool:
         """Whether the open file is no longer what it was; cheap enough for each fragment."""
-        found = _identity(os.fstat(self.descriptor))
+        found = FileIdentity.of(os.fstat(self.descriptor))
         return found != self.identity
 
     def check(self, transfer_id: str, fragment_size: int, then: Fingerprint) -> None:
@@ -116,7 +109,3 @@ def changed(path: Path, transfer_id: str) -> TransferSourceChanged:
         path=str(path),
         transfer_id=transfer_id,
     )
-
-
-def _identity(found: os.stat_result) -> FileIdentity:
-    return FileIdentity(found.st_size, found.st_mtime_ns, found.st_ino)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from dray.client.files.file_identity import FileIdentity
 from dray.client.files.partial_file import PartialFile, partial_of
 from dray.client.transfer.reference import Fingerprint
 from dray.errors import TargetUnwritable
@@ -225,10 +226,9 @@ class TargetFile:
         self._more_synced()
 
 
-def _identity(path: Path) -> tuple[int, int, int, int] | None:
-    """The file that stands under a name, and its state; None if there is none."""
+def _identity(path: Path) -> FileIdentity | None:
+    """The identity of the file that stands under a name; None if there is none."""
     try:
-        found = path.stat(follow_symlinks=False)
+        return FileIdentity.of(path.stat(follow_symlinks=False))
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
