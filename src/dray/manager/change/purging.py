@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 from dray.errors import MessageNotFound
 from dray.large.join import SequenceKey
@@ -257,8 +257,9 @@ def _reason(queue: StoredQueue) -> MessageClass:
 def drop_large(queue: StoredQueue, upto: int, after: int = 0) -> list[int]:
     """Let nobody receive the large messages any more that are to leave; the positions of parts."""
     leaving: list[int] = []
-    for assembly in list(queue.parts.ready()):
-        if after < assembly.first < upto:
+    within = takewhile(lambda each: each.first < upto, queue.parts.ready())
+    for assembly in list(within):
+        if after < assembly.first:
             leaving += assembly.lookup_ids()
             queue.parts.dropped(assembly.key)
     return leaving

@@ -403,8 +403,9 @@ def _hold_large_upto(
 ) -> int:
     """Hold the large messages that begin in a range, if they are decided and free."""
     count = 0
-    for assembly in list(queue.parts.ready()):
-        if head.after < assembly.first <= head.upto:
+    within = takewhile(lambda each: each.first <= head.upto, queue.parts.ready())
+    for assembly in list(within):
+        if head.after < assembly.first:
             count += len(assembly.lookup_ids())
             hold_whole(context, queue, owner, assembly)
     return count

@@ -22,6 +22,7 @@ from dray.wire.range_frames import (
     ReadRange,
 )
 from dray.wire.record import HEADER_BYTES
+from tests.cost import Costs
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.incoming.test_cut_transactions import (
     carry_first_data,
@@ -576,6 +577,25 @@ def test_a_transaction_settles_the_large_messages_that_begin_in_the_range(
     assert caller.call(message_frames.Settle(queue, upto, taking, 0, after)) == frames.Done(parts)
     caller.commit(taking, 0)
     assert listed() == left
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_settle_looks_at_no_large_message_behind_its_range_but_the_first(
+    driver: ManagerDriver, in_transaction: bool
+) -> None:
+    caller = driver.session()
+    lines: list[int] = []
+    for behind in (2, 60):
+        queue = caller.create(f"files-{behind}")
+        for _ in range(1 + behind):
+            transaction = caller.number_for()
+            send_large(caller, queue, 1, transaction)
+            caller.commit(transaction, 3)
+        costs = Costs()
+        settle = message_frames.Settle(queue, 1, caller.number_for() if in_transaction else 0)
+        costs.of("settle", lambda settle=settle: caller.call(settle))
+        lines.append(costs.most)
+    assert lines[1] < lines[0] + 30
 
 
 def test_a_receive_by_position_ends_before_a_held_message_and_goes_on_behind_it(
