@@ -25,6 +25,24 @@ def test_creating_a_queue_again_is_refused_unless_it_may_exist(manager, queue):
     assert manager.create_queue(queue.name, exist_ok=True).name == queue.name
 
 
+def test_a_queue_that_exists_otherwise_than_it_is_asked_for_is_refused(manager, make_queue):
+    plain, copied = make_queue(transactional=False), make_queue(journal=True, digest="sha256")
+    for queue, options, differs in (
+        (plain, {}, "not transactional"),
+        (copied, {"transactional": False}, "transactional"),
+        (plain, {"transactional": False, "journal": True}, "without a journal"),
+        (copied, {"digest": "blake3"}, "with the digest sha256"),
+    ):
+        with pytest.raises(
+            dray.QueueExists, match=f"{queue.name}' exists, but {differs}"
+        ) as caught:
+            manager.create_queue(queue.name, exist_ok=True, **options)
+        assert caught.value.queue == queue.name
+    manager.create_queue(plain.name, transactional=False, digest="blake3", exist_ok=True)
+    manager.create_queue(copied.name, journal=True, digest="sha256", exist_ok=True)
+    manager.create_queue(copied.name, exist_ok=True)
+
+
 def test_a_queue_that_another_connection_made_anew_takes_large_messages(face, addresses):
     name = f"q-{uuid.uuid4().hex}"
     with face.connect(addresses["unix"]) as manager, face.connect(addresses["unix"]) as other:

@@ -83,9 +83,9 @@ class Manager:
     ) -> Queue:
         """Create a queue; `transactional` cannot change later.
 
-        `quota` and `journal_quota` are bytes, None for no limit. `digest`, "blake3" (default) or
-        "sha256", is used for large messages and files whose sender names none. Raises
-        `QueueExists`, `InvalidQueueName` or `ValueError`.
+        Quotas are bytes, None for no limit; `digest`, "blake3" (default) or "sha256", is for large
+        messages and files whose sender names none. `exist_ok` accepts a queue that is as asked.
+        Raises `QueueExists`, `InvalidQueueName` or `ValueError`.
         """
         options = QueueOptions(
             transactional,

@@ -15,7 +15,7 @@ from dray.errors import (
     QueueNotFound,
     StatusQueueMissing,
 )
-from dray.large.digests import DIGESTS
+from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 from dray.manager.change import (
     begin_use_of_queue,
     check_outgoing_share,
@@ -117,7 +117,25 @@ def handle_create(
         note_queues_made(context, session.caller, first)
     elif not head.exist_ok:
         raise QueueExists(f"there is already a queue {queue.name!r}", queue=queue.name)
+    else:
+        _check_alike(queue, head.options)
     context.answer(session, request_id, queue_frames.QueueState(queue.info()))
+
+
+def _check_alike(queue: StoredQueue, asked: QueueOptions) -> None:
+    """Raise `QueueExists` if the queue is not transactional as asked, or lacks what is asked."""
+    made = queue.options
+    digest = made.digest or DIGEST_KIND_DEFAULT
+    if asked.transactional != made.transactional:
+        differs = "transactional" if made.transactional else "not transactional"
+    elif asked.journal and not made.journal:
+        differs = "without a journal"
+    elif asked.digest not in (None, digest):
+        differs = f"with the digest {digest}"
+    else:
+        return
+    error = f"the queue {queue.name!r} exists, but {differs}; delete it, or ask for it as it is"
+    raise QueueExists(error, queue=queue.name)
 
 
 def handle_open(
