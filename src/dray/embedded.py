@@ -6,6 +6,7 @@ frames of the wire; a program with an event loop speaks to it over a socket pair
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from dray.client.awaited.manager import Manager as AwaitedManager
@@ -17,6 +18,7 @@ from dray.client.connections.threads import BlockingRuntime
 from dray.daemon.config import check_named, read_options
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.errors import InvalidConfiguration
+from dray.forks import is_here, this_process
 from dray.model.callers import Credential
 
 if TYPE_CHECKING:
@@ -54,6 +56,31 @@ class EmbeddedDialer:
         return Credential()
 
 
+class Stop:
+    """Ends a daemon; if nobody calls it, its end warns, as that of an open file does."""
+
+    def __init__(self, daemon: EmbeddedDaemon, manager: str) -> None:
+        """Take a daemon that is started, and what to call its manager."""
+        self._daemon = daemon
+        self._manager = manager
+        self._process = this_process()
+        self._called = False
+
+    def __call__(self) -> None:
+        """Stop the daemon and wait for it."""
+        self._called = True
+        self._daemon.stop()
+
+    def __del__(self) -> None:
+        if not self._called and is_here(self._process):
+            warnings.warn(
+                f"{self._manager} was dropped without being closed, and runs until this process"
+                " ends; use dray.open in a `with` block",
+                ResourceWarning,
+                stacklevel=2,
+            )
+
+
 class EmbeddedRuntime(BlockingRuntime):
     """Blocks the calling thread, which also does the queue manager's work meanwhile."""
 
@@ -67,11 +94,12 @@ class EmbeddedRuntime(BlockingRuntime):
 def open_embedded(path: str | Path, **config: Any) -> Manager:  # noqa: ANN401 - see dray.open
     """Start a queue manager over `path` and connect to it; closing the manager stops it."""
     dialer, daemon = _prepared(path, config)
+    stop = Stop(daemon, str(dialer))
     try:
         daemon.start()
-        return Manager(dialer, stop=daemon.stop, runtime=EmbeddedRuntime())
+        return Manager(dialer, stop=stop, runtime=EmbeddedRuntime())
     except BaseException:
-        daemon.stop()
+        stop()
         raise
 
 
@@ -79,11 +107,12 @@ async def open_awaited(path: str | Path, **config: Any) -> AwaitedManager:  # no
     """Do the same without stopping the event loop."""
     runtime = LoopRuntime()
     dialer, daemon = await runtime.offload(_prepared, path, config)
+    stop = Stop(daemon, str(dialer))
     try:
         await runtime.offload(daemon.start)
-        return await AwaitedManager.connected(Link(dialer, runtime), daemon.stop)
+        return await AwaitedManager.connected(Link(dialer, runtime), stop)
     except BaseException:
-        await runtime.offload(daemon.stop)
+        await runtime.offload(stop)
         raise
 
 

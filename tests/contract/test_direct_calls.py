@@ -65,7 +65,7 @@ def test_threads_share_syncs(manager):
 
 
 def _store_of(manager):
-    return manager.awaited._stop.__self__._server._store
+    return manager.awaited._stop._daemon._server._store
 
 
 class StoppedHereError(Exception):

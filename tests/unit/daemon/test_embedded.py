@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -163,3 +165,23 @@ def test_an_interrupted_start_can_be_stopped(tmp_path):
     again = EmbeddedDaemon(tmp_path / "data")
     again.start()
     again.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "warned"),
+    [
+        ("import dray; dray.open({!r})", 1),
+        ("import asyncio, dray.aio as a; asyncio.run(a.open({!r}).__aenter__())", 1),
+        ("import dray; manager = dray.open({!r})", 1),
+        ("import dray; manager = dray.open({!r}); manager.close()", 0),
+        ("import os, dray; m = dray.open({!r}); os.fork() and (os.wait(), m.close())", 0),
+    ],
+)
+def test_a_queue_manager_that_is_dropped_unclosed_is_told(tmp_path, program, warned):
+    code = program.format(str(tmp_path / "data"))
+    ended = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-c", code],
+        capture_output=True, check=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ended.stderr.count("ResourceWarning: the queue manager over") == warned, ended.stderr
