@@ -12,7 +12,14 @@ from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import KEEPERS
 from dray.manager.change.ends import is_refusal, note_ends
 from dray.manager.context import Context
-from dray.manager.entries import TAIL_BYTES, any_asks_in, lookup_id_of, unpack
+from dray.manager.entries import (
+    ENTRY_BYTES,
+    TAIL_BYTES,
+    any_asks_in,
+    entries_in,
+    lookup_id_of,
+    unpack,
+)
 from dray.manager.facts import Confirmation, PurgePending, pack_lookups
 from dray.manager.queue import POSITION_BYTES, StoredQueue, cost_of_leaving, weight_of_leaving
 from dray.model.classes import MessageClass, Part
@@ -122,11 +129,7 @@ def purge(context: Context, queue: StoredQueue, before: int) -> Generator[None, 
             context.record(PurgePending(queue.number, pack_lookups(held)))
             yield
             continue
-        ours = (
-            each
-            for each in queue.index.available()
-            if lookup_id_of(each) < upto and _is_free(queue, each)
-        )
+        ours = (each for each in _below(queue, upto) if _is_free(queue, each))
         lookup_ids = [lookup_id_of(packed) for packed in first_portion(context, ours)]
         if not lookup_ids:
             break
@@ -225,6 +228,14 @@ def purge_message(
 def _is_free(queue: StoredQueue, packed: bytes) -> bool:
     """Whether an outgoing message cannot have arrived: none is both delivered and purged."""
     return queue.stream is None or not queue.stream.may_be_delivered(lookup_id_of(packed))
+
+
+def _below(queue: StoredQueue, upto: int) -> Iterator[bytes]:
+    """Available entries below a position, in receiving order; by the page, where none is below."""
+    for run in queue.index.available_runs():
+        first, last = run[:ENTRY_BYTES], run[-ENTRY_BYTES:]
+        if lookup_id_of(first) < upto or first[0] != last[0]:
+            yield from (each for each in entries_in(run) if lookup_id_of(each) < upto)
 
 
 def _entries_of(

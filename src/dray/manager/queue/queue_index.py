@@ -101,6 +101,10 @@ class QueueIndex:
         """All available entries in receiving order."""
         return iter(self._available)
 
+    def available_runs(self) -> Iterator[bytes]:
+        """The same, packed, many in one piece."""
+        return self._available.runs_behind(b"")
+
     def after(self, lookup_id: int) -> Iterator[bytes]:
         """Available entries of a queue of one priority above a position, in order."""
         first = self.first()

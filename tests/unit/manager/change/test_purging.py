@@ -230,3 +230,18 @@ def test_plain_messages_leave_by_the_run_when_their_queue_is_deleted(
         return calls_of(lambda: caller.call(DeleteQueue(name)))
 
     assert calls_to_end("many", 2_000) < calls_to_end("few", 100) + 2_000 / 5
+
+
+@pytest.mark.parametrize("priorities", [(3,), (3, 5)])
+def test_messages_that_a_purge_spares_cost_it_nothing_each(
+    driver: ManagerDriver, priorities: tuple[int, ...]
+) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    for at in range(20):
+        priority = priorities[at % len(priorities)]
+        caller.send(queue, *[Message(body=b"a", priority=priority)] * 100)
+    index = look_into(driver.manager).state.queues.numbered(queue).index
+    purge = PurgeQueue(queue, before=10)
+    assert calls_of(lambda: caller.call(purge)) < 2_000
+    assert len(index) == 2_000 - 9
