@@ -123,11 +123,11 @@ def purge(context: Context, queue: StoredQueue, before: int) -> Generator[None, 
     large = drop_large(queue, upto)
     count += len(large)
     yield from leave_all(context, queue, large, why)
+    looked = 0
     while context.state.queues.get(queue.number) is queue:
-        held = _held_portion(context, queue, upto)
+        held, looked = queue.index.held_since(looked), queue.index.ever_held
         if held:
-            context.record(PurgePending(queue.number, pack_lookups(held)))
-            yield
+            yield from _purge_later(context, queue, [each for each in held if each < upto])
             continue
         ours = (each for each in _below(queue, upto) if _is_free(queue, each))
         lookup_ids = [lookup_id_of(packed) for packed in first_portion(context, ours)]
@@ -276,11 +276,16 @@ def drop_large(queue: StoredQueue, upto: int, after: int = 0) -> list[int]:
     return leaving
 
 
-def _held_portion(context: Context, queue: StoredQueue, upto: int) -> list[int]:
-    """Messages held by transactions and not yet noted as purged, as many as fit one fact."""
-    held = (
-        each
-        for each in queue.index.held_positions()
-        if each < upto and each not in queue.purge_pending
-    )
-    return list(islice(held, max(1, context.room.portion_bytes // POSITION_BYTES)))
+def _purge_later(context: Context, queue: StoredQueue, held: list[int]) -> Iterator[None]:
+    """Work: note messages that transactions hold as purged; they count for the turn as well."""
+    most = min(LEAVING_A_TURN, max(1, context.room.portion_bytes // POSITION_BYTES))
+    for start in range(0, len(held), most):
+        portion = [
+            each
+            for each in held[start : start + most]
+            if queue.index.held(each) and each not in queue.purge_pending
+        ]
+        if portion and context.state.queues.get(queue.number) is queue:
+            context.record(PurgePending(queue.number, pack_lookups(portion)))
+            context.room.departed += len(portion)
+            yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from heapq import merge
-from itertools import repeat, takewhile
+from itertools import islice, repeat, takewhile
 from operator import eq
 
 from dray.manager.entries import (
@@ -43,6 +43,8 @@ class QueueIndex:
     def __init__(self) -> None:
         self._available = EntryPages(ENTRY_BYTES, KEY_BYTES)
         self._held: dict[int, tuple[bytes, int]] = {}
+        self.ever_held = 0
+        """The number of times that an entry was held; the latest come last in `_held`."""
         self._aside: dict[int, bytes] = {}
         self.put_back_too: list[list[int]] = []
         """Each of these lists gets the positions that are put back (`lookups.py`)."""
@@ -191,6 +193,11 @@ class QueueIndex:
         """Positions of all held entries."""
         return list(self._held)
 
+    def held_since(self, ever_held: int) -> list[int]:
+        """Positions of those held entries that were taken when so many had been held before."""
+        latest = islice(reversed(self._held), self.ever_held - ever_held)
+        return list(latest)[::-1]
+
     def held_entries(self) -> Iterator[bytes]:
         """All held entries."""
         return (entry for entry, _ in self._held.values())
@@ -234,6 +241,7 @@ class QueueIndex:
         self._available.take(entries)
         held = zip(entries_in(entries), repeat(transaction), strict=False)
         self._held.update(zip(positions_in(entries), held, strict=False))
+        self.ever_held += len(entries) // ENTRY_BYTES
 
     def put_aside(self, entry: bytes) -> None:
         """Keep an available entry, out of everyone's way until the next start."""

@@ -17,7 +17,7 @@ from dray.model.message import Message
 from dray.wire.frames import Done
 from dray.wire.message_frames import Abort, Prepare, SettlePrepared
 from dray.wire.queue_frames import DeleteQueue, PurgeQueue
-from tests.cost import calls_of
+from tests.cost import Lines, calls_of
 from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
@@ -103,18 +103,22 @@ def test_a_turn_purges_so_many_messages_as_keep_it_short(
     if held:
         transaction = holder.number_for()
         holder.receive(queue, transaction=transaction)
-        caller.call(PurgeQueue(queue))
+        request = caller.ask(PurgeQueue(queue))
+        go_on_to_end(driver)
         holder.call(Abort(transaction))
     else:
         request = caller.ask(PurgeQueue(queue))
     for count in left:
         assert len(index) == count
         driver.advance(0.0)
+    go_on_to_end(driver)
+    assert len(index) == 0
+    assert [each.head for each in caller.answers(request)] == [Done(0 if held else 100)]
+
+
+def go_on_to_end(driver: ManagerDriver) -> None:
     while driver.manager.deadline() == driver.now:
         driver.advance(0.0)
-    assert len(index) == 0
-    if not held:
-        assert [each.head for each in caller.answers(request)] == [Done(100)]
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -245,3 +249,36 @@ def test_messages_that_a_purge_spares_cost_it_nothing_each(
     purge = PurgeQueue(queue, before=10)
     assert calls_of(lambda: caller.call(purge)) < 2_000
     assert len(index) == 2_000 - 9
+
+
+def test_a_purge_looks_once_at_each_message_that_a_transaction_holds(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller, holder = driver.session(), driver.session()
+    queue, transaction, late = caller.create("orders"), holder.number_for(), holder.number_for()
+    for _ in range(11):
+        caller.send(queue, *[Message(body=b"a")] * 100)
+    for _ in range(10):
+        holder.receive(queue, transaction=transaction)
+    index = look_into(driver.manager).state.queues.numbered(queue).index
+    noted = look_into(driver.manager).state.queues.numbered(queue).purge_pending
+    monkeypatch.setattr(room, "LEAVING_A_TURN", 500)
+    monkeypatch.setattr(purging, "LEAVING_A_TURN", 500)
+    caller.ask(PurgeQueue(queue))
+    assert len(noted) == 500, "they count for the turn"
+    monkeypatch.setattr(purging, "LEAVING_A_TURN", 20)
+    monkeypatch.setattr(room, "LEAVING_A_TURN", 1)
+    driver.advance(0.0)
+    assert (len(noted), len(index)) == (1_000, 1_100)
+    driver.advance(0.0)
+    assert len(index) == 1_080
+    assert Lines("/dray/manager").of(lambda: driver.advance(0.0)) < 1_000
+    # What is held while the purge goes on leaves as well, unless its transaction commits.
+    holder.receive(queue, transaction=late, max_messages=2)
+    while driver.manager.deadline() == driver.now:
+        driver.advance(0.0)
+    assert len(index) == 1_002
+    holder.call(Abort(late))
+    assert len(index) == 1_000
+    holder.commit(transaction, 0)
+    assert len(index) == 0
