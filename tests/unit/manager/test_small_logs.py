@@ -9,7 +9,7 @@ from dray.manager import turn
 from dray.manager.disk import RoomLeft
 from dray.manager.entries import Staged, pack_tail
 from dray.manager.events import SessionClosed
-from dray.manager.facts import Committed
+from dray.manager.facts import Committed, StreamDiverged
 from dray.manager.queue import POSITION_BYTES, REJECTED_BYTES, cost_of_sending
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
@@ -413,3 +413,17 @@ def test_a_transaction_rejects_as_many_messages_as_its_fact_can_tell_of(
         caller.call(message_frames.Reject(queue, 3, transaction))
         caller.commit(transaction, 0)
     assert waiting(caller, "orders") == 4 * beyond
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_what_a_diverged_queue_holds_becomes_dead_letters_in_facts_that_fit(tmp_path):
+    driver = conftest.ManagerDriver(tmp_path)
+    caller = driver.session()
+    queue = caller.open(address("b", "orders"))
+    send_all(caller, queue, COUNT)
+    context = look_into(driver.manager).subjects.works.context
+    context.record(StreamDiverged(queue, 1, 1, context.now_us))
+    request = caller.ask(queue_frames.ResolveOutgoing(address("b", "orders"), discard=True))
+    until_done(driver)
+    assert done(caller, request) == COUNT
+    assert waiting(caller, DEAD) == COUNT

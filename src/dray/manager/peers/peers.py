@@ -357,7 +357,7 @@ def _to_dead_letters(context: Context, queue: StoredQueue) -> Iterator[None]:
     """
     dead = context.state.queues.numbered(DEAD_TRANSACTIONAL)
     lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
-    for found in cut_into_portions(context, queue, lookup_ids):
+    for found in cut_into_portions(context, queue, lookup_ids, always_told=True):
         entries = entries_at(queue, found)
         context.state.ledger.check(dead, sum(extent_of(tail_of(each)).length for each in entries))
         fact = CommitFact(context)
