@@ -427,3 +427,15 @@ def test_what_a_diverged_queue_holds_becomes_dead_letters_in_facts_that_fit(tmp_
     until_done(driver)
     assert done(caller, request) == COUNT
     assert waiting(caller, DEAD) == COUNT
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_what_is_settled_at_once_goes_to_the_journal_in_facts_that_fit(tmp_path):
+    driver = conftest.ManagerDriver(tmp_path)
+    caller = driver.session()
+    queue = caller.create("orders", journal=True)
+    send_all(caller, queue, COUNT)
+    request = caller.ask(message_frames.Settle(queue, COUNT, 0))
+    until_done(driver)
+    assert done(caller, request) == COUNT
+    assert waiting(caller, "orders;journal") == COUNT

@@ -9,7 +9,7 @@ from itertools import islice, takewhile
 from dray.errors import MessageNotFound
 from dray.large.join import SequenceKey
 from dray.manager.change.commit_fact import CommitFact, forget_parts
-from dray.manager.change.departures import KEEPERS
+from dray.manager.change.departures import KEEPERS, RECEIVED
 from dray.manager.change.ends import is_refusal, note_ends
 from dray.manager.context import Context
 from dray.manager.entries import (
@@ -69,6 +69,7 @@ def cut_into_portions(
     lookup_ids: list[int],
     *,
     held: bool = False,
+    to_journal: bool = False,
     always_told: bool = False,
 ) -> Iterator[list[int]]:
     """Cut positions into what one fact each can tell of, leaving out what has gone by then.
@@ -78,7 +79,7 @@ def cut_into_portions(
     at = 0
     while at < len(lookup_ids) and context.state.queues.get(queue.number) is queue:
         entries = _entries(queue, islice(lookup_ids, at, None), held=held)
-        found = first_portion(context, entries, always_told=always_told)
+        found = first_portion(context, entries, to_journal=to_journal, always_told=always_told)
         if not found:
             return
         positions = [lookup_id_of(packed) for packed in found]
@@ -98,8 +99,15 @@ def leave_all(
     context: Context, queue: StoredQueue, lookup_ids: list[int], why: int, *, held: bool = False
 ) -> Iterator[None]:
     """Work: messages leave a queue for good. Their parts must be noted before."""
-    always_told = is_refusal(why)
-    for found in cut_into_portions(context, queue, lookup_ids, held=held, always_told=always_told):
+    to_journal = why == RECEIVED and queue.keeper is not None
+    for found in cut_into_portions(
+        context,
+        queue,
+        lookup_ids,
+        held=held,
+        to_journal=to_journal,
+        always_told=is_refusal(why),
+    ):
         leave(context, queue, found, why)
         yield
 
