@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from itertools import islice, takewhile
+from typing import Final
 
 from dray.errors import MessageNotFound
 from dray.large.join import SequenceKey
@@ -28,6 +29,9 @@ from dray.model.limits import LEAVING_A_TURN, TOLD_WEIGHT
 from dray.wire.frames import Done
 from dray.wire.queue_frames import PurgeQueue
 from dray.wire.record import HEADER_BYTES, read_header
+
+_FOUND_AT_ONCE: Final = 256
+"""Positions that are looked for together, as they mostly lie side by side."""
 
 
 def first_portion(
@@ -78,7 +82,7 @@ def cut_into_portions(
     """
     at = 0
     while at < len(lookup_ids) and context.state.queues.get(queue.number) is queue:
-        entries = _entries(queue, islice(lookup_ids, at, None), held=held)
+        entries = _entries(queue, lookup_ids, at, held=held)
         found = first_portion(context, entries, to_journal=to_journal, always_told=always_told)
         if not found:
             return
@@ -87,12 +91,12 @@ def cut_into_portions(
         yield positions
 
 
-def _entries(queue: StoredQueue, lookup_ids: Iterable[int], *, held: bool) -> Iterator[bytes]:
-    for lookup_id in lookup_ids:
-        taken = queue.index.held(lookup_id) if held else None
-        packed = taken[0] if taken is not None else queue.index.find(lookup_id)
-        if packed is not None:
-            yield packed
+def _entries(queue: StoredQueue, lookup_ids: list[int], at: int, *, held: bool) -> Iterator[bytes]:
+    """Entries at positions from the one at an offset on, as far as they are asked for."""
+    for start in range(at, len(lookup_ids), _FOUND_AT_ONCE):
+        for packed in queue.index.at(lookup_ids[start : start + _FOUND_AT_ONCE]):
+            if held or queue.index.held(lookup_id_of(packed)) is None:
+                yield packed
 
 
 def leave_all(
@@ -224,7 +228,7 @@ def purge_message(
     count = 0
     for positions in cut_into_portions(context, queue, leaving):
         # Between two portions a link may have begun to send the next ones.
-        entries = _entries(queue, positions, held=False)
+        entries = _entries(queue, positions, 0, held=False)
         now = [lookup_id_of(packed) for packed in entries if _is_free(queue, packed)]
         if now:
             leave(context, queue, now, _reason(queue))

@@ -15,7 +15,7 @@ from dray.manager.entries import TAIL_BYTES
 from dray.manager.queue import KEPT_BYTES, POSITION_BYTES
 from dray.model.message import Message
 from dray.wire.frames import Done
-from dray.wire.message_frames import Abort, Prepare, SettlePrepared
+from dray.wire.message_frames import Abort, Prepare, Settle, SettlePrepared
 from dray.wire.queue_frames import DeleteQueue, PurgeQueue
 from tests.cost import Lines, calls_of
 from tests.inspection import look_into
@@ -282,3 +282,13 @@ def test_a_purge_looks_once_at_each_message_that_a_transaction_holds(
     assert len(index) == 1_000
     holder.commit(transaction, 0)
     assert len(index) == 0
+
+
+def test_messages_that_are_settled_are_found_by_the_run(driver: ManagerDriver) -> None:
+    caller = driver.session()
+    queue = caller.create("orders")
+    for _ in range(20):
+        caller.send(queue, *[Message(body=b"a")] * 100)
+    calls = calls_of(lambda: caller.call(Settle(queue, 2_000, 0)))
+    assert len(look_into(driver.manager).state.queues.numbered(queue).index) == 0
+    assert calls < 9 * 2_000
