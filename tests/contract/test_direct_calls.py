@@ -186,6 +186,41 @@ def test_interrupts_in_the_middle_of_a_transaction_leave_all_of_it_or_nothing(ma
     assert sure <= {int(each) for each in groups} <= sure | perhaps
 
 
+@contextmanager
+def interrupt_at(function):
+    """Interrupt once, when a function of this name begins in the lock of a call."""
+
+    def interrupt(frame, _event, _argument):
+        if frame.f_code.co_name == function and frame.f_code.co_filename.endswith("threads.py"):
+            sys.settrace(None)
+            raise StoppedHereError
+
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(StoppedHereError):
+            yield
+        assert sys.gettrace() is None, "nothing was interrupted"
+    finally:
+        sys.settrace(None)
+
+
+@pytest.mark.parametrize("function", ["__aenter__", "__aexit__"])
+def test_a_call_that_is_interrupted_at_its_lock_keeps_no_other_call_out(manager, function):
+    queue = manager.create_queue("orders")
+    with interrupt_at(function), manager.transaction() as transaction:
+        queue.send(b"interrupted", transaction=transaction)
+    assert transaction.status is dray.TransactionStatus.ABORTED
+    assert manager.outcome(transaction.id) is dray.TransactionStatus.ABORTED
+    kept = manager.transaction()
+    with interrupt_at(function):
+        queue.send(b"perhaps", transaction=kept)
+    queue.send(b"more", transaction=kept)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(queue.send, b"of another thread", transaction=kept).result(PATIENCE_S)
+    kept.commit()
+    assert [each.body for each in queue.messages()][-2:] == [b"more", b"of another thread"]
+
+
 def test_an_interrupted_wait_ends_at_once_and_takes_nothing(manager):
     queue = manager.create_queue("orders")
 

@@ -6,10 +6,13 @@ instead. A coroutine therefore runs to its end in one step, and `run` is a plain
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
+from contextlib import suppress
+from types import FrameType
 from typing import Any, TypeVar
 
 from dray.client.connections.connection import Connection
@@ -100,22 +103,41 @@ class _Lock:
     """A lock of threads in the shape of one that is awaited.
 
     A thread that has it already is refused: a signal handler or a finalizer would wait for itself.
+    What a signal handler raises can end a block before `__aexit__` runs, so the lock knows the
+    frame of its block: once that is gone, the thread has the lock for its next block.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._owner: int | None = None
+        self._block: FrameType | None = None
 
     async def __aenter__(self) -> None:
-        me = threading.get_ident()
-        if self._owner == me:
+        me, block = threading.get_ident(), sys._getframe(1)  # noqa: SLF001 - `inspect` loads long
+        if self._owner != me:
+            try:
+                self._lock.acquire()
+                self._owner = me
+            except BaseException:
+                # What was raised came before the lock, or after it.
+                with suppress(RuntimeError):
+                    self._lock.release()
+                raise
+        elif any(each is self._block for each in _frames_from(block)):
             raise Misuse(
                 "a signal handler or a finalizer interrupted a call with another one that waits for"
                 " it; make the call in another thread"
             )
-        self._lock.acquire()
-        self._owner = me
+        self._block = block
 
     async def __aexit__(self, *_: object) -> None:
-        self._owner = None
-        self._lock.release()
+        # Interrupted behind its release, it is called again.
+        if self._owner == threading.get_ident():
+            self._owner = self._block = None
+            self._lock.release()
+
+
+def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
