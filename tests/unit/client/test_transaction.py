@@ -17,6 +17,7 @@ from dray.errors import (
     QuotaExceeded,
     StorePoisoned,
     TransactionAborted,
+    TransactionSequence,
 )
 from dray.model.classes import TransactionStatus
 from dray.wire.frames import Done, failure
@@ -103,6 +104,13 @@ def test_an_interrupted_commit_is_in_doubt(peer, manager, queue):
     with pytest.raises(KeyboardInterrupt):
         transaction.commit()
     assert transaction.status is TransactionStatus.IN_DOUBT
+    for act in (
+        transaction.commit,
+        transaction.abort,
+        lambda: queue.send(b"", transaction=transaction),
+    ):
+        with pytest.raises(TransactionSequence, match=r"is in doubt; ask Manager\.outcome\(\)"):
+            act()
 
 
 def test_a_commit_at_a_store_that_failed_is_in_doubt(peer, manager, queue):

@@ -301,10 +301,10 @@ class Transaction:
 
     def _check_pending(self) -> None:
         if self._status is not TransactionStatus.PENDING:
-            raise TransactionSequence(
-                f"transaction {self.id} is already {self._status}; begin another",
-                transaction_id=self.id,
-            )
+            stands = f"already {self._status}; begin another"
+            if self._status is TransactionStatus.IN_DOUBT:
+                stands = "in doubt; ask Manager.outcome() for its outcome"
+            raise TransactionSequence(f"transaction {self.id} is {stands}", transaction_id=self.id)
 
     def _check_usable(self) -> None:
         self._check_pending()
