@@ -42,6 +42,7 @@ UNLIMITED = "unlimited"
 _LEVELS = ("debug", "info", "warning", "error")
 _NAME_CHARACTERS_MAX = 255
 _HALF_CHARACTER: Final = re.compile(r"[\ud800-\udfff]")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]+)`(?: - at `\$\.([^`]+)`)?")
 _WRONG_KIND: Final = re.compile(r"Expected `([^`]+)`, got `[^`]+` - at `\$\.([^`]+)`")
 _WORDS: Final = {
     "str": "a text",
@@ -349,7 +350,11 @@ def _plain(name: str, value: object) -> object:
 
 
 def _misfit(error: msgspec.ValidationError, values: dict[str, Any]) -> str:
-    """Name the option whose value has a wrong kind, and what it takes."""
+    """Name the option that is none, or whose value has a wrong kind, and what it takes."""
+    unknown = _UNKNOWN.search(str(error))
+    if unknown is not None:
+        where = f" in {unknown[2]}" if unknown[2] else ""
+        return f"there is no option {unknown[1]!r}{where}"
     found = _WRONG_KIND.search(str(error))
     if found is None:
         return str(error)

@@ -57,7 +57,8 @@ def test_routes_name_managers_as_addresses_do():
     ("given", "sentence"),
     [
         ({"quota": "many"}, "quota: 'many' is not a size"),
-        ({"quotas": 3}, "unknown field `quotas`"),
+        ({"quotas": 3}, "^there is no option 'quotas'$"),
+        ({"access": [{"quota": 3}]}, r"^there is no option 'quota' in access\[0\]$"),
         ({"listen": "7340"}, "listen: '7340' is not an address"),
         ({"listen": "127.0.0.1:99999"}, "listen: .* at most 65535"),
         ({"console": "7341"}, "console: '7341' is not an address"),
