@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 
@@ -131,6 +132,25 @@ def test_a_call_that_interrupted_its_own_transaction_is_refused(manager):
 
     with pytest.raises(Misuse, match="a signal handler"):
         run(twice())
+
+
+def test_a_look_for_what_has_come_that_is_interrupted_keeps_no_later_call_out(peer, manager):
+    peer.on[ListQueues] = lambda visit, frame: visit.answer(frame, QueueList([]))
+    assert manager.queues() == []
+
+    def interrupt(frame, _event, _argument):
+        if frame.f_code.co_name == "_pass_on":
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            manager.queues()
+    finally:
+        sys.settrace(None)
+    assert manager.queues() == []
+    assert len(peer.visits) == 2
 
 
 def test_the_reader_wakes_another_to_read_on_when_its_own_answer_has_come(peer, connection):

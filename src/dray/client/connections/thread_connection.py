@@ -61,19 +61,21 @@ class ThreadConnection(SocketConnection):
 
     def glance(self) -> None:
         """Take in what has already come, unless somebody reads anyway."""
-        with self._lock:
-            if self._reader or self.lost is not None:
-                return
-            self._reader = threading.get_ident()
+        me = threading.get_ident()
         try:
+            with self._lock:
+                if self._reader or self.lost is not None:
+                    return
+                self._reader = me
             if self._poll.poll(0):
                 self._read_on()
-        except BaseException:
-            # The bytes that were read may be lost, so the stream cannot be trusted.
-            self.fail(self._given_up())
-            raise
-        finally:
             self._pass_on()
+        except BaseException:
+            if self._reader == me:
+                # The bytes that were read may be lost, so the stream cannot be trusted.
+                self.fail(self._given_up())
+                self._pass_on()
+            raise
 
     def _read_on(self) -> None:
         while self.alive and self._poll.poll(0):
