@@ -221,6 +221,37 @@ def test_a_call_that_is_interrupted_at_its_lock_keeps_no_other_call_out(manager,
     assert [each.body for each in queue.messages()][-2:] == [b"more", b"of another thread"]
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_a_wait_that_is_interrupted_at_any_call_raises_that_and_keeps_no_other_call_out(manager):
+    queue = manager.create_queue("orders")
+    moments = 0
+
+    def interrupt(frame, _event, _argument):
+        nonlocal left
+        files = {each.f_code.co_filename for each, _ in traceback.walk_stack(frame)}
+        # The queue manager holds signals, and Python drops what is raised while it frees an object.
+        out = (*(f"/dray/{part}/" for part in INSIDE), *FREEING)
+        called = any("/dray/client/" in each for each in files)
+        if called and not any(part in each for each in files for part in out):
+            left -= 1
+            if not left:
+                sys.settrace(None)
+                raise StoppedHereError
+
+    left = 0
+    while not left:
+        left = moments = moments + 1
+        sys.settrace(interrupt)
+        try:
+            with pytest.raises((StoppedHereError, dray.ReceiveTimeout)):
+                queue.receive(0.005)
+        finally:
+            sys.settrace(None)
+        with pytest.raises(dray.ReceiveTimeout):
+            queue.receive(0)
+    assert moments > 20
+
+
 def test_an_interrupted_wait_ends_at_once_and_takes_nothing(manager):
     queue = manager.create_queue("orders")
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from dray.client.connections.connection import Connection
 from dray.client.connections.session import Pending, Signal
+from dray.client.connections.thread_connection import WakeUp
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process
 from dray.model.message import Buffer
@@ -120,13 +121,12 @@ class DirectConnection(Connection):
 
     def _stand_in_line(self, pending: Pending, wait_s: float | None) -> None:
         deadline = None if wait_s is None else time.monotonic() + wait_s
-        signal = threading.Event()
+        signal = WakeUp()
         try:
             while not self._calls.wait(pending, signal):
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 if not signal.wait(left):
                     raise self._silent()
-                signal.clear()
         except BaseException as error:
             self._calls.give_up(pending)
             self.fail(error if isinstance(error, DrayError) else self._given_up())

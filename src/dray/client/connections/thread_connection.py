@@ -17,6 +17,7 @@ import select
 import socket
 import threading
 import time
+from contextlib import suppress
 
 from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, SocketConnection, send_some
 from dray.client.connections.session import Pending
@@ -31,6 +32,25 @@ _NOBODY = 0
 """No thread has this identifier."""
 
 
+class WakeUp:
+    """A signal of threads. It is one lock; an interrupt can leave an `Event` half set."""
+
+    def __init__(self) -> None:
+        """Begin unset."""
+        self._unset = threading.Lock()
+        self._unset.acquire()
+
+    def set(self) -> None:
+        """See `Signal`."""
+        # Raised if it is set already.
+        with suppress(RuntimeError):
+            self._unset.release()
+
+    def wait(self, wait_s: float | None) -> bool:
+        """Wait until it is set, and unset it; false when the time is over."""
+        return self._unset.acquire(timeout=-1 if wait_s is None else wait_s)
+
+
 class ThreadConnection(SocketConnection):
     """Blocks the thread that waits. Its coroutines never suspend."""
 
@@ -39,7 +59,7 @@ class ThreadConnection(SocketConnection):
         super().__init__(sock, peer, threading.RLock())
         self._sending = threading.RLock()
         self._sender = self._reader = _NOBODY
-        self._parked: dict[Pending, threading.Event] = {}
+        self._parked: dict[Pending, WakeUp] = {}
         self._parked_threads: set[int] = set()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
@@ -141,7 +161,7 @@ class ThreadConnection(SocketConnection):
         with self._lock:
             if self._reader and not pending.settled:
                 self._parked_threads.add(threading.get_ident())
-                pending.signal = self._parked[pending] = threading.Event()
+                pending.signal = self._parked[pending] = WakeUp()
                 return False
             pending.signal = None
             if pending.settled:
