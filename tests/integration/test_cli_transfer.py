@@ -8,10 +8,12 @@ import os
 import select
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import dray
+from dray.cli.commands import transfer
 from dray.cli.program import run
 from dray.large.digests import DIGESTS
 from dray.model.transfer import TransferState
@@ -229,6 +231,34 @@ def test_nobody_asks_and_the_command_says_so_in_one_line(stage):
     assert status == 54
     assert err.startswith("dray: transfer-timeout: no consumer asked for ")
     assert len(err.splitlines()) == 1
+
+
+def test_an_offer_whose_reference_is_gone_says_once_that_nobody_can_ask(stage, monkeypatch, capsys):
+    monkeypatch.setattr(transfer, "_LOOK_S", 0.02)
+    monkeypatch.setattr(transfer, "_LINGER_S", 0.0)
+    said = []
+
+    def warned():
+        said.append(capsys.readouterr().err)
+        return "no consumer can ask" in "".join(said)
+
+    def purge_and_cancel():
+        with dray.connect(stage.url) as manager:
+            until(manager.unfinished_transfers)
+            until(lambda: manager.queue("reports").info().message_count)
+            assert not warned()
+            manager.queue("reports").purge()
+            try:
+                until(warned)
+            finally:
+                manager.cancel_transfer(manager.unfinished_transfers()[0].transfer_id)
+
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(purge_and_cancel)
+        command = ["--url", stage.url, "transfer", "offer", str(stage.file), "reports"]
+        assert run([*command, "--no-timeout"]) == dray.TransferCancelled.exit_status
+        other.result()
+    assert "".join([*said, capsys.readouterr().err]).count("no consumer can ask") == 1
 
 
 def test_an_accept_without_an_offer_says_what_it_waits_for(stage, monkeypatch, capsys):

@@ -5,6 +5,7 @@ If either end is interrupted, it keeps its state, and `dray transfer resume` con
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,10 @@ from dray.cli.output import printable, printable_path
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import CommandGroup, Settings, takes_url_and_json
 from dray.errors import (
+    DrayError,
+    MessageNotFound,
     Misuse,
+    QueueNotFound,
     ReceiveTimeout,
     TargetUnwritable,
     TransferCancelled,
@@ -30,12 +34,16 @@ from dray.model.limits import (
     TRANSFER_RETRY_S_MAX,
     TRANSFER_WINDOW,
 )
+from dray.model.names import parse_queue_address
 from dray.model.transfer import TransferStatus
 from dray.model.words import counted, human_size, size_text
 
 _LINGER_S = 2 * TRANSFER_RETRY_S_MAX
 """After an offer that was cancelled, or whose file has changed, for a consumer who waits for an
 answer: he asks that often at least."""
+
+_LOOK_S = 5.0
+"""Between two looks for the reference of an offer; a consumer joins sooner once it has it."""
 
 _of_a_consumer = click.option(
     "--consumer", default="", metavar="NUMBER", help="Act on this consumer of an offer only."
@@ -115,7 +123,7 @@ def offer(
             listen=None if relayed else listen or "auto",
             digest=digest,
         )
-        _serve(settings, offered)
+        _serve(settings, manager, offered)
 
 
 @command.command()
@@ -233,7 +241,7 @@ def resume(settings: Settings, transfer_id: str, consumer: str, *, target: Path 
             if target is not None:
                 raise click.UsageError(f"{transfer_id} is an offer; --to is for a received file")
             with _those_told_who_wait(manager):
-                _serve(settings, found)
+                _serve(settings, manager, found)
         else:
             _save(settings, found, target or found.path)
 
@@ -260,9 +268,12 @@ def _those_told_who_wait(manager: dray.Manager) -> Iterator[None]:
         raise
 
 
-def _serve(settings: Settings, offered: dray.Offer) -> None:
+def _serve(settings: Settings, manager: dray.Manager, offered: dray.Offer) -> None:
     status = offered.status
-    with progress(f"offering {status.label}", status.bytes_total) as bar:
+    with (
+        _reference_watched(manager, offered),
+        progress(f"offering {status.label}", status.bytes_total) as bar,
+    ):
         for each in offered:
             _show(bar, each)
     offered.wait()
@@ -273,6 +284,44 @@ def _serve(settings: Settings, offered: dray.Offer) -> None:
         f" {counted(len(done), 'consumer')},"
         f" {counted(offered.status.fragments_resent, 'fragment')} resent",
     )
+
+
+@contextmanager
+def _reference_watched(manager: dray.Manager, offered: dray.Offer) -> Iterator[None]:
+    """Say so once if an offer without a consumer has no reference in its queue any more."""
+    over = threading.Event()
+    thread = threading.Thread(target=_watch_reference, args=(manager, offered, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _watch_reference(manager: dray.Manager, offered: dray.Offer, over: threading.Event) -> None:
+    name, missed = offered.status.queue, 0
+    # At another queue manager it cannot be looked for.
+    while not parse_queue_address(name).remote and not over.wait(_LOOK_S):
+        if offered.consumers:
+            return
+        try:
+            manager.queue(name).peek_by_correlation_id(offered.transfer_id, 0)
+            missed = 0
+        except (MessageNotFound, QueueNotFound):
+            missed += 1
+        except DrayError:
+            # The queue manager may be away; it is asked again.
+            continue
+        # A consumer takes the reference before it joins, so one look does not tell.
+        if missed == 2:  # noqa: PLR2004
+            click.echo(
+                f"dray: the reference of {offered.transfer_id} is no longer in {name!r}, so no"
+                " consumer can ask for the file unless it has the reference already; cancel this"
+                " offer with `dray transfer cancel`, and offer the file again",
+                err=True,
+            )
+            return
 
 
 def _place(incoming: dray.Incoming, target: Path) -> Path:
