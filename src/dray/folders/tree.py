@@ -133,7 +133,16 @@ class Tree:
         Begins at the folder `below`. A name that cannot be sent is given as `LeftOut`. A folder
         that vanishes meanwhile has no files.
         """
-        yield from self._walk(below, ())
+        # Folders may be deeper than calls can be.
+        walks: list[Iterator[object]] = [self._walk(below, ())]
+        while walks:
+            each = next(walks[-1], None)
+            if isinstance(each, (FoundFile, LeftOut)):
+                yield each
+            elif isinstance(each, Iterator):
+                walks.append(each)
+            else:
+                walks.pop()
 
     def look_at(self, path: str) -> FoundFile | LeftOut | None:
         """Look at one path; None if no file of that name is to be sent now."""
@@ -180,7 +189,8 @@ class Tree:
 
     def _walk(
         self, folder: str, above: tuple[tuple[int, int], ...]
-    ) -> Iterator[FoundFile | LeftOut]:
+    ) -> Iterator[FoundFile | LeftOut | Iterator[object]]:
+        """Give what is in a folder, and the walks of the folders in it."""
         full = self.root / folder
         if self._is_own(folder):
             return
@@ -201,7 +211,7 @@ class Tree:
         for name, is_folder in names:
             path = f"{folder}/{name}" if folder else name
             if is_folder and self._enters(path):
-                yield from self._walk(path, within)
+                yield self._walk(path, within)
             elif not is_folder:
                 found = self.look_at(path)
                 if found is not None:

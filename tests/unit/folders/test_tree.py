@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -81,6 +83,19 @@ def test_links_are_left_out_unless_they_are_followed(root, tmp_path):
 def test_a_circle_of_links_ends(root):
     (root / "b/up").symlink_to(root)
     assert found(root, follow_links=True).count("a") == 1
+
+
+def test_a_file_is_found_in_folders_deeper_than_calls_can_be(root):
+    deepest = root.joinpath(*["f"] * 200)
+    deepest.mkdir(parents=True)
+    (deepest / "file").write_text("deep")
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        paths = found(root)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert paths == ["a", "b/c/deep", "b/first", "f/" * 200 + "file", "z", "z.done"]
 
 
 def test_a_file_is_ready_once_its_mark_is_there(root):
