@@ -210,26 +210,23 @@ class Tree:
         within = (*above, (here.st_dev, here.st_ino))
         for name, is_folder in names:
             path = f"{folder}/{name}" if folder else name
-            if is_folder and self._enters(path):
-                yield self._walk(path, within)
-            elif not is_folder:
+            if not is_folder:
                 found = self.look_at(path)
                 if found is not None:
                     yield found
+            elif self._enters(path):
+                why = self._why_not_followed(full / name) if (full / name).is_symlink() else ""
+                yield LeftOut(path, why) if why else self._walk(path, within)
 
     def _is_own(self, path: str) -> bool:
         return any(path == each or path.startswith(f"{each}/") for each in self._own)
 
     def _enters(self, path: str) -> bool:
-        """Whether a folder, or a link to one, is walked."""
+        """Whether a folder, or a link to one, may have files to send."""
         name = path.rpartition("/")[2]
-        selection = self.selection
-        if name.startswith(OWN_PREFIX) or (name.startswith(".") and not selection.hidden):
+        if name.startswith(OWN_PREFIX) or (name.startswith(".") and not self.selection.hidden):
             return False
-        if selection.patterns.leave_out_folder(path):
-            return False
-        full = self.root / path
-        return not full.is_symlink() or not self._why_not_followed(full)
+        return not self.selection.patterns.leave_out_folder(path)
 
     def _why_not_followed(self, link: Path) -> str:
         """Why a symbolic link is left out; "" if it is followed."""

@@ -73,9 +73,10 @@ def test_links_are_left_out_unless_they_are_followed(root, tmp_path):
     (root / "out").symlink_to(outside / "secret")
     (root / "folder").symlink_to(outside)
     (root / "gone").symlink_to(root / "nothing")
-    assert set(left_out(root)) == {"in", "out", "gone"}
+    assert set(left_out(root)) == {"in", "out", "folder", "gone"}
     followed = left_out(root, follow_links=True)
     assert followed["out"] == "it is a symbolic link that leads out of the folder"
+    assert followed["folder"] == "it is a symbolic link that leads out of the folder"
     assert "in" in found(root, follow_links=True)
     assert not [each for each in found(root, follow_links=True) if "secret" in each]
 
@@ -83,6 +84,14 @@ def test_links_are_left_out_unless_they_are_followed(root, tmp_path):
 def test_a_circle_of_links_ends(root):
     (root / "b/up").symlink_to(root)
     assert found(root, follow_links=True).count("a") == 1
+    assert left_out(root, follow_links=True) == {}
+
+
+def test_links_to_folders_that_the_selection_leaves_out_are_not_named(root, tmp_path):
+    for name in (".hidden-folder", "build", ".dray-1"):
+        (root / name).symlink_to(tmp_path)
+    patterns = Patterns(exclude=["/build/**"])
+    assert left_out(root, patterns=patterns) == {}
 
 
 def test_a_file_is_found_in_folders_deeper_than_calls_can_be(root):
