@@ -98,7 +98,15 @@ def test_verify_reads_nothing_outside_the_directory(path, tmp_path):
     assert found.reason == "its path leads out of the directory"
 
 
-@pytest.mark.parametrize("text", ["no json", "{}", '{"path":"a","size":1,"digest":"md5:1"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no json",
+        "{}",
+        '{"path":"a","size":1,"digest":"md5:1"}',
+        pytest.param('{"x":' + "[" * 100_000, id="deep"),
+    ],
+)
 def test_a_file_that_is_no_manifest_is_refused_in_one_line(text, tmp_path):
     manifest = tmp_path / "manifest"
     manifest.write_text(text)

@@ -105,7 +105,7 @@ def entries_of(manifest: Path) -> Iterator[ManifestEntry]:
             entry = msgspec.json.decode(line, type=ManifestEntry)
             kind = entry.digest.partition(":")[0]
             base64.b64decode(entry.bytes, validate=True)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidConfiguration(
                 f"line {number} of {manifest} is no entry of a manifest: {error}; name a file that"
                 " `dray send --manifest` has sent"
