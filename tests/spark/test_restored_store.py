@@ -118,6 +118,28 @@ def test_a_store_that_was_put_back_under_a_landing_loses_no_later_message(
     assert parcels.info().message_count == 0
 
 
+def test_a_store_put_back_with_the_checkpoint_lost_replaces_no_payload_that_has_landed(
+    spark, daemon, manager, *, put_back, tmp_path
+):
+    """Nothing tells the queue manager then, and it gives out the ids of payloads again."""
+    copy, back = put_back
+    parcels = dray.LargeMessageQueue(manager.queue("parcels"))
+    copy()
+    first = [parcels.send(body) for body in (b"a", b"bb")]
+    land(daemon.url, "parcels", tmp_path / "out", session=spark)
+    back()
+    assert [parcels.send(body) for body in (b"c", b"dd")] == first
+    count = manager.queue("parcels").info().message_count
+    shutil.rmtree(tmp_path / "out" / "_dray" / "checkpoint-auto")
+
+    for _ in range(2):
+        with pytest.raises((QueueRecreated, StoreError)):
+            land(daemon.url, "parcels", tmp_path / "out", session=spark)
+
+    assert bodies_of(tmp_path / "out") == [b"a", b"bb"]
+    assert manager.queue("parcels").info().message_count == count
+
+
 def bodies_of(out):
     return sorted(
         row["body"] if row["payload"] is None else (out / "payload" / row["payload"]).read_bytes()

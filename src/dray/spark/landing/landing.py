@@ -248,13 +248,12 @@ class Landing:
 
         assert self._table is not None
         self._first_batch_at = self._first_batch_at or time.monotonic()
-        if self._accept_new_queue:
-            # Before a payload takes the place of that of another message.
-            self._refuse_reused_ids(
-                rows.where("sequence_id is not null")
-                .selectExpr("sequence_id", "size", "digest", "cast(null as binary) as body")
-                .toArrow()
-            )
+        # Before a payload takes the place of that of another message.
+        self._refuse_reused_ids(
+            rows.where("sequence_id is not null")
+            .selectExpr("sequence_id", "size", "digest", "cast(null as binary) as body")
+            .toArrow()
+        )
         pulled = self._pulled(rows)
         if not self._accept_new_queue:
             check_births(pulled, self._table.reached)
