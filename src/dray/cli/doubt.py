@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import dray
 from dray.cli.settings import Settings
-from dray.errors import ConnectionLost, InDoubt, PeerError
+from dray.errors import ConnectionLost, InDoubt, PeerError, TransactionAborted
 from dray.model.classes import TransactionStatus
 
 PATIENCE_S = 30.0
@@ -64,6 +64,13 @@ def nobody_said(transaction_id: str, fields: Mapping[str, object]) -> InDoubt:
         f" became of it; ask `dray transaction outcome '{transaction_id}'` before you do it again",
         **{**fields, "transaction_id": transaction_id},
     )
+
+
+def aborted(what: str, doubt: InDoubt, rest: str, **fields: object) -> TransactionAborted:
+    """The error to raise for what was not committed; `rest` says where its messages are."""
+    why = "was aborted because the connection to the queue manager was lost"
+    sentence = f"{what} {doubt.transaction_id} {why}; {rest}"
+    return TransactionAborted(sentence, transaction_id=doubt.transaction_id, **fields)
 
 
 def moved(

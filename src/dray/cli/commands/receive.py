@@ -18,7 +18,14 @@ import click
 from click.core import ParameterSource
 
 import dray
-from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, on_interrupt, was_committed
+from dray.cli.doubt import (
+    PATIENCE_S,
+    RETRY_EVERY_S,
+    aborted,
+    nobody_said,
+    on_interrupt,
+    was_committed,
+)
 from dray.cli.incoming_files import ShownFiles, patiently, say_that_it_waits, waits_for
 from dray.cli.option_types import Seconds
 from dray.cli.output import print_json, standard_output_is_closed
@@ -31,7 +38,6 @@ from dray.errors import (
     LargeMessageMixing,
     ReceiveTimeout,
     TargetUnwritable,
-    TransactionAborted,
 )
 from dray.folders.flat_target import is_whole
 from dray.folders.labels import otherwise_named
@@ -332,11 +338,8 @@ class MessageTaker:
         except InDoubt as doubt:
             if was_committed(self._settings.connect, doubt, PATIENCE_S):
                 return {"in_doubt": doubt.transaction_id, "outcome": "committed"}
-            raise TransactionAborted(
-                f"transaction {doubt.transaction_id} was aborted because the connection to the"
-                " queue manager was lost; the message is still in its queue and will come again",
-                transaction_id=doubt.transaction_id,
-            ) from doubt
+            rest = "the message is still in its queue and will come again"
+            raise aborted("transaction", doubt, rest) from doubt
 
     def _receive(self, wait: float | None, transaction: dray.Transaction | None) -> Message:
         """Receive; keep asking for a message that was taken and is held in this process."""

@@ -16,7 +16,7 @@ import click
 
 import dray
 from dray.cli.arrivals import Wait, WaitingCommand, arrivals_at, wait_option
-from dray.cli.doubt import PATIENCE_S, on_interrupt, outcome_of_send, was_committed
+from dray.cli.doubt import PATIENCE_S, aborted, on_interrupt, outcome_of_send, was_committed
 from dray.cli.folders import folder_options, refuse_folder_options, send_folder
 from dray.cli.option_types import Size
 from dray.cli.output import print_json
@@ -28,7 +28,6 @@ from dray.errors import (
     MessageTooLarge,
     SourceChanged,
     SourceUnreadable,
-    TransactionAborted,
 )
 from dray.model.files import name_as_text
 from dray.model.ids import join_id, split_id
@@ -38,6 +37,7 @@ from dray.model.names import parse_queue_address
 from dray.model.words import human_size
 
 STANDARD_INPUT = "-"
+_NOTHING_SENT = "nothing was sent, so send again"
 
 
 @dataclass(frozen=True)
@@ -219,11 +219,7 @@ def _in_one_transaction(
             sent = send(batch, transaction)
     except InDoubt as doubt:
         if not was_committed(settings.connect, doubt, PATIENCE_S):
-            raise TransactionAborted(
-                f"transaction {doubt.transaction_id} was aborted because the connection to the"
-                " queue manager was lost; nothing was sent, so send again",
-                transaction_id=doubt.transaction_id,
-            ) from doubt
+            raise aborted("transaction", doubt, _NOTHING_SENT) from doubt
     return sent, transaction.id
 
 
@@ -307,19 +303,12 @@ def _ids_of(
             first = number - doubt.sent
             count = doubt.sent + (doubt.count if happened else 0)
             ids += [join_id(manager_id, first + at) for at in range(count)]
-            if not happened:
-                raise _not_all_sent(doubt, len(ids), len(messages)) from doubt
+            if happened:
+                continue
+            some = f"the first {len(ids)} of {len(messages)} messages were sent, so send the rest"
+            rest = some if ids else _NOTHING_SENT
+            raise aborted("the send", doubt, rest, retryable=not ids) from doubt
     return ids
-
-
-def _not_all_sent(doubt: InDoubt, sent: int, count: int) -> TransactionAborted:
-    which = f"the first {sent} of {count} messages were sent, so send the rest"
-    return TransactionAborted(
-        f"the send {doubt.transaction_id} was aborted because the connection to the queue manager"
-        f" was lost; {which if sent else 'nothing was sent, so send again'}",
-        transaction_id=doubt.transaction_id,
-        retryable=not sent,
-    )
 
 
 def _read_whole(path: str) -> bytes:
