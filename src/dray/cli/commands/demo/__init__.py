@@ -8,7 +8,6 @@ first; landed with Spark; all of it compared with the origins. Exit status 0 onl
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import tempfile
 import time
@@ -178,12 +177,9 @@ class Demonstration:
 
 def _default_files() -> Path:
     """The jar files inside the installed pyspark: real files, hundreds of them."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise InvalidConfiguration(
-            "pyspark is not installed; `pip install 'dray[spark]'` brings Spark and files to send"
-        )
-    return Path(found.origin).parent / "jars"
+    import pyspark
+
+    return Path(pyspark.__file__).parent / "jars"
 
 
 def _fresh_directory(work: str | None) -> Path:
