@@ -199,7 +199,12 @@ def test_a_lone_request_does_not_wait_for_the_end_of_its_round(peer, with_counte
     with_counted(act)
 
 
-def test_small_frames_behind_a_half_sent_one_keep_their_place(peer, with_connection):
+@pytest.mark.parametrize(
+    "sizes",
+    [[1 << 22, 10, 1 << 20, *[20_000] * 40, 30], range(1_000, 1_400)],
+    ids=["behind a half-sent one", "that the kernel does not take"],
+)
+def test_small_frames_that_wait_for_the_kernel_keep_their_place(peer, with_connection, sizes):
     reading, go_on = threading.Event(), threading.Event()
 
     def stop_reading(visit, frame):
@@ -212,7 +217,6 @@ def test_small_frames_behind_a_half_sent_one_keep_their_place(peer, with_connect
     async def act(connection):
         await connection.start(Describe())
         await until(reading)
-        sizes = [1 << 22, 10, 1 << 20, *[20_000] * 40, 30]
         calls = [
             asyncio.create_task(connection.call(Send(1, 0, [], []), Done, body=[bytes(size)]))
             for size in sizes
@@ -220,33 +224,7 @@ def test_small_frames_behind_a_half_sent_one_keep_their_place(peer, with_connect
         for _ in range(20):
             await asyncio.sleep(0)
         go_on.set()
-        return [frame.head.count for frame in await asyncio.gather(*calls)] == sizes
-
-    assert with_connection(act)
-
-
-def test_small_frames_that_the_kernel_does_not_take_go_when_it_does(peer, with_connection):
-    reading, go_on = threading.Event(), threading.Event()
-
-    def stop_reading(visit, frame):
-        reading.set()
-        go_on.wait(DEADLINE_S)
-
-    peer.on[Describe] = stop_reading
-    peer.on[Send] = lambda visit, frame: visit.answer(frame, Done(len(frame.body)))
-
-    async def act(connection):
-        await connection.start(Describe())
-        await until(reading)
-        sizes = [1_000 + number for number in range(400)]
-        calls = [
-            asyncio.create_task(connection.call(Send(1, 0, [], []), Done, body=[bytes(size)]))
-            for size in sizes
-        ]
-        for _ in range(20):
-            await asyncio.sleep(0)
-        go_on.set()
-        return [frame.head.count for frame in await asyncio.gather(*calls)] == sizes
+        return [frame.head.count for frame in await asyncio.gather(*calls)] == [*sizes]
 
     assert with_connection(act)
 
