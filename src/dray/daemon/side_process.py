@@ -34,6 +34,7 @@ class SideProcess:
         self._address_at = address_at
         self._ending = threading.Event()
         self._process, self.said = self._started()
+        self.told = self.said.removeprefix("dray ")
         self._watcher = threading.Thread(target=self._watch, name=f"dray-{name}", daemon=True)
         self._watcher.start()
 
