@@ -367,8 +367,8 @@ def test_halves_of_different_age_each_get_the_facts_after_their_own_mark():
     assert ledger.state() == before.state()
 
 
-def test_halves_that_no_log_joins_are_refused():
-    """The newest of one pair and the oldest of the other are left, and the log between is not."""
+def with_facts_in_checkpoints_only():
+    """A store whose newest checkpoint took the facts that did not fit the log."""
     disk = SimDisk(Random(1))
     store, ledger = opened(disk)
     for turn in range(3):
@@ -379,6 +379,12 @@ def test_halves_that_no_log_joins_are_refused():
     while store._log.fits(0):
         ledger.put(store, 1000 + len(ledger.pieces), b"y")
     store.checkpoint(ledger.snapshot())
+    return disk, store, ledger
+
+
+def test_halves_that_no_log_joins_are_refused():
+    """The newest of one pair and the oldest of the other are left, and the log between is not."""
+    disk, store, _ = with_facts_in_checkpoints_only()
     after = disk.crash(CrashEffect.LOST)
     newest = store._pairs.newest.name
     older_sequences = next(
@@ -599,16 +605,7 @@ def test_an_extent_over_several_verification_pieces_is_verified(monkeypatch):
 
 def test_facts_that_only_a_ruined_checkpoint_had_are_missed_aloud():
     """The group did not fit, the checkpoint took its facts, and the power failed in between."""
-    disk = SimDisk(Random(1))
-    store, ledger = opened(disk)
-    for key in range(20):
-        ledger.put(store, key, b"x")
-        ledger.end_turn(store)
-        store.sync()
-    store.checkpoint(ledger.snapshot())
-    while store._log.fits(0):
-        ledger.put(store, 1000 + len(ledger.pieces), b"y")
-    store.checkpoint(ledger.snapshot())
+    disk, store, ledger = with_facts_in_checkpoints_only()
     state = ledger.state()
     after = disk.crash(CrashEffect.LOST)
     store, again = opened(after.after_crash(CrashEffect.KEPT))
