@@ -88,13 +88,12 @@ def test_it_survives_restarts_and_is_received_once_its_file_is_back(filled):
     assert not any("2083" in str(each) for each in filled.manager.notices())
 
 
-def test_one_for_another_manager_stays_while_what_is_behind_it_is_delivered(tmp_path):
-    """It is not called delivered, not by the next start either."""
+def passed_one_that_is_lost(tmp_path):
+    """Three messages for another manager, the second lost; its stream has passed it."""
     net = Net(tmp_path, "ac")
     net["c"].session().create("orders")
-    there = address("c", "orders")
     net.block("a", "c")
-    caller = net["a"].session()
+    caller, there = net["a"].session(), address("c", "orders")
     for nth in range(3):
         send(caller, caller.open(there), bytes([nth]) * SIZE)
     send(caller, caller.create("here"), b"in a file that is there")
@@ -103,6 +102,12 @@ def test_one_for_another_manager_stays_while_what_is_behind_it_is_delivered(tmp_
     net["a"].start()
     net.unblock("a", "c")
     net.advance(31.0)
+    return net, there, outgoing
+
+
+def test_one_for_another_manager_stays_while_what_is_behind_it_is_delivered(tmp_path):
+    """It is not called delivered, not by the next start either."""
+    net, there, outgoing = passed_one_that_is_lost(tmp_path)
     assert bodies(net["c"], 2) == [0, 2]
     for _ in range(3):
         kept = look_into(net["a"].manager).state.queues.named(outgoing).index
@@ -156,18 +161,7 @@ def test_a_purge_and_a_deletion_take_what_cannot_be_read(tmp_path, frame, wish):
 
 
 def test_a_purge_of_an_outgoing_queue_takes_what_its_stream_has_passed(tmp_path):
-    net = Net(tmp_path, "ac")
-    net["c"].session().create("orders")
-    net.block("a", "c")
-    caller, there = net["a"].session(), address("c", "orders")
-    for nth in range(3):
-        send(caller, caller.open(there), bytes([nth]) * SIZE)
-    send(caller, caller.create("here"), b"in a file that is there")
-    outgoing = next(each.name for each in look_into(net["a"].manager).state.queues if each.outgoing)
-    lose(net["a"], outgoing, 1)
-    net["a"].start()
-    net.unblock("a", "c")
-    net.advance(31.0)
+    net, there, _ = passed_one_that_is_lost(tmp_path)
     caller = net["a"].session()
     assert caller.call(PurgeQueue(caller.open(there))).count == 1
     assert "ended-in-doubt" in [each.kind for each in net["a"].manager.notices()]
