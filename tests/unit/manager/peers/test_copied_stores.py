@@ -294,7 +294,8 @@ def test_what_the_earlier_of_two_copies_sends_is_refused_for_the_copy_and_not_fo
     assert "two copies of its data directory run" in told.sentence
 
 
-def test_discarded_messages_of_a_diverged_queue_are_dead_letters(tmp_path: Path) -> None:
+def diverged(tmp_path: Path) -> Pair:
+    """A pair whose clone has sent a message, too."""
     pair = prepared(tmp_path)
     send(pair, b"both know")
     pair.deliver()
@@ -303,6 +304,11 @@ def test_discarded_messages_of_a_diverged_queue_are_dead_letters(tmp_path: Path)
     send(pair, b"clone")
     pair.deliver()
     clones.falls_silent()
+    return pair
+
+
+def test_discarded_messages_of_a_diverged_queue_are_dead_letters(tmp_path: Path) -> None:
+    pair = diverged(tmp_path)
     send(pair, b"doubtful 1", b"doubtful 2")
     pair.deliver()
     resolve(pair, discard=True)
@@ -314,14 +320,7 @@ def test_discarded_messages_of_a_diverged_queue_are_dead_letters(tmp_path: Path)
 
 
 def test_divergence_survives_a_restart_and_does_not_heal_when_more_is_sent(tmp_path: Path) -> None:
-    pair = prepared(tmp_path)
-    send(pair, b"both know")
-    pair.deliver()
-    clones = Clone(pair, tmp_path)
-    clones.takes_over()
-    send(pair, b"clone")
-    pair.deliver()
-    clones.falls_silent()
+    pair = diverged(tmp_path)
     for n in range(3):
         send(pair, b"waits %d" % n)
         pair.deliver()
