@@ -309,7 +309,9 @@ def test_a_session_that_ends_in_the_midst_of_a_copy_leaves_nothing_pinned(
     wait_until(lambda: not sum(each.readers for each in heap._files.values()))
 
 
-def test_one_session_lends_only_a_few_files_at_a_time(echo, opened, monkeypatch, wait_until):
+@pytest.fixture
+def go_on(monkeypatch):
+    """No file is read before this is set."""
     go_on = threading.Event()
     read = os.preadv
 
@@ -318,6 +320,10 @@ def test_one_session_lends_only_a_few_files_at_a_time(echo, opened, monkeypatch,
         return read(*arguments)
 
     monkeypatch.setattr(copying, "preadv", preadv)
+    return go_on
+
+
+def test_one_session_lends_only_a_few_files_at_a_time(echo, opened, go_on, wait_until):
     source = opened("source", content=BODY)
     with echo.client() as client:
         for number in range(1, 13):
@@ -331,16 +337,8 @@ def test_one_session_lends_only_a_few_files_at_a_time(echo, opened, monkeypatch,
         wait_until(lambda: copier.files_lent == 0)
 
 
-def test_what_waits_behind_a_file_is_not_added_to(echo, opened, monkeypatch):
+def test_what_waits_behind_a_file_is_not_added_to(echo, opened, go_on):
     """A file system that hangs must not make us keep in memory what its owner goes on to send."""
-    go_on = threading.Event()
-    read = os.preadv
-
-    def preadv(*arguments):
-        assert go_on.wait(20)
-        return read(*arguments)
-
-    monkeypatch.setattr(copying, "preadv", preadv)
     body = bytes(1 << 20)
     with echo.client() as client:
         client.lend(send_file(100), opened("source", content=BODY), request_id=1)
