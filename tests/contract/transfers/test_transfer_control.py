@@ -38,16 +38,20 @@ def test_r115_suspended_by_the_consumer_it_goes_on_when_it_resumes(*, source, ha
     assert offer.wait(SOON_S).state is TransferState.DONE
 
 
-@WAYS
-def test_r115_cancelled_by_the_producer_nothing_is_left(*, manager, tmp_path, halfway, listen):
-    held, offer, _, saving = halfway("piece-stored", listen=listen)
-    offer.cancel()
+def nothing_is_left_of(held, offer, saving, tmp_path):
     held.opened.set()
     with pytest.raises(dray.TransferCancelled):
         saving.join()
     with pytest.raises(dray.TransferCancelled):
         offer.wait(SOON_S)
     assert not list(tmp_path.glob("out*"))
+
+
+@WAYS
+def test_r115_cancelled_by_the_producer_nothing_is_left(*, manager, tmp_path, halfway, listen):
+    held, offer, _, saving = halfway("piece-stored", listen=listen)
+    offer.cancel()
+    nothing_is_left_of(held, offer, saving, tmp_path)
     assert manager.unfinished_transfers() == []
 
 
@@ -86,12 +90,7 @@ def test_an_offer_can_be_cancelled_when_its_queue_is_gone(*, manager, reports, s
 def test_r115_cancelled_by_the_consumer_nothing_is_left(*, manager, tmp_path, halfway):
     held, offer, incoming, saving = halfway("piece-sent")
     incoming.cancel()
-    held.opened.set()
-    with pytest.raises(dray.TransferCancelled):
-        saving.join()
-    with pytest.raises(dray.TransferCancelled):
-        offer.wait(SOON_S)
-    assert not list(tmp_path.glob("out*"))
+    nothing_is_left_of(held, offer, saving, tmp_path)
     assert manager.unfinished_transfers() == []
 
 
