@@ -152,10 +152,9 @@ def test_a_process_at_the_port_of_a_dead_destination_is_sent_nothing(pair, known
     assert pair.destination.bodies() == [b"first"] * known + sent
 
 
-def test_another_certificate_of_the_same_authority_opens_no_stream_of_another_manager(
-    tmp_path, monkeypatch
-):
-    """Mutual TLS lets every holder of a certificate in; the key says which manager it is."""
+@pytest.fixture
+def ca(tmp_path, monkeypatch):
+    """An authority for the source, the thief and localhost, whose files are beside its own."""
     authority = trustme.CA()
     ca = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(ca)
@@ -164,6 +163,11 @@ def test_another_certificate_of_the_same_authority_opens_no_stream_of_another_ma
         chain.write_to_path(tmp_path / f"{name}.pem")
     monkeypatch.setenv("DRAY_CA", str(ca))
     monkeypatch.setenv("DRAY_CERT", str(tmp_path / "source.pem"))
+    return ca
+
+
+def test_another_certificate_of_the_same_authority_opens_no_stream_of_another_manager(tmp_path, ca):
+    """Mutual TLS lets every holder of a certificate in; the key says which manager it is."""
     tls = {"tls_client_ca": str(ca)}
     there = serving(tmp_path / "b", tls_cert=str(tmp_path / "localhost.pem"), **tls)
     here = serving(tmp_path / "a")
@@ -195,17 +199,9 @@ def test_another_certificate_of_the_same_authority_opens_no_stream_of_another_ma
 
 
 def test_a_stolen_store_with_another_certificate_delivers_nothing_until_it_is_accepted(
-    tmp_path, monkeypatch
+    tmp_path, ca, monkeypatch
 ):
     """It has the key of the source. The destination knows the source by its certificate, too."""
-    authority = trustme.CA()
-    ca = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(ca)
-    for name in ("localhost", "source", "thief"):
-        chain = authority.issue_cert(name).private_key_and_cert_chain_pem
-        chain.write_to_path(tmp_path / f"{name}.pem")
-    monkeypatch.setenv("DRAY_CA", str(ca))
-    monkeypatch.setenv("DRAY_CERT", str(tmp_path / "source.pem"))
     shown = str(tmp_path / "localhost.pem")
     there = serving(tmp_path / "b", tls_cert=shown, tls_client_ca=str(ca))
     here = serving(tmp_path / "a")
