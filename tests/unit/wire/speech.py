@@ -104,3 +104,15 @@ def heard(data, cuts=(), grant=None):
     while stream.waits_for:
         take(stream.go_on())
     return frames
+
+
+def fed_until_it_waits(stream, data):
+    """Frames, and the data that a stream left because it waits for memory."""
+    frames, start = [], 0
+    while start < len(data) and not stream.waits_for:
+        room = stream.buffer()
+        count = min(len(room), len(data) - start)
+        room[:count] = data[start : start + count]
+        start += count
+        frames += stream.received(count)
+    return frames, data[start:]

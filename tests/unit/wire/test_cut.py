@@ -13,7 +13,7 @@ from dray.model.limits import FRAME_CHANNELS_MAX
 from dray.wire.frames import Continuation, Cut, Done, encode_frame
 from dray.wire.large_frames import Range
 from dray.wire.stream import FrameStream
-from tests.unit.wire.speech import encoded, heard, spoken
+from tests.unit.wire.speech import encoded, fed_until_it_waits, heard, spoken
 
 BEGIN = encode_frame(Range(), 3, 10)
 
@@ -105,27 +105,16 @@ def test_a_channel_is_free_again_when_its_frame_is_whole():
     assert heard(said) == [(Range(), 3, b"x" * 10)] * 2
 
 
-def fed(stream, data):
-    frames, start = [], 0
-    while start < len(data) and not stream.waits_for:
-        room = stream.buffer()
-        count = min(len(room), len(data) - start)
-        room[:count] = data[start : start + count]
-        start += count
-        frames += stream.received(count)
-    return frames, data[start:]
-
-
 def test_a_cut_frame_waits_for_its_memory_and_goes_on_with_what_came_behind():
     granted = []
     stream = FrameStream(grant=lambda _: bool(granted))
     size = 100_000
     said = cut(0, encode_frame(Range(), 7, size)) + encoded(Done(1), 8) + piece(0, b"x" * size)
-    frames, rest = fed(stream, said)
+    frames, rest = fed_until_it_waits(stream, said)
     assert (frames, stream.waits_for >= size, stream.held_bytes >= size) == ([], True, False)
     assert stream.go_on() == [], "nothing overtakes it while it has no memory"
     granted.append(True)
-    frames = [*stream.go_on(), *fed(stream, rest)[0]]
+    frames = [*stream.go_on(), *fed_until_it_waits(stream, rest)[0]]
     assert [(frame.head, len(frame.body)) for frame in frames] == [(Done(1), 0), (Range(), size)]
     assert stream.held_bytes == 0
 
@@ -135,9 +124,9 @@ def test_who_holds_a_cut_frame_is_not_refused_the_memory_to_end_it():
     stream = FrameStream(grant=lambda _: next(grants, False))
     size = 100_000
     said = cut(0, encode_frame(Range(), 7, size)) + encoded(Range(), 8, b"y" * size)
-    frames, _ = fed(stream, said)
+    frames, _ = fed_until_it_waits(stream, said)
     assert [frame.request_id for frame in frames] == [8]
     assert stream.held_bytes >= size
-    frames, _ = fed(stream, piece(0, b"x" * size) + encoded(Range(), 9, b"y" * size))
+    frames, _ = fed_until_it_waits(stream, piece(0, b"x" * size) + encoded(Range(), 9, b"y" * size))
     assert [frame.request_id for frame in frames] == [7]
     assert stream.waits_for

@@ -32,7 +32,7 @@ from dray.wire.large_frames import Range
 from dray.wire.message_frames import Abort
 from dray.wire.queue_frames import OpenQueue
 from dray.wire.stream import READ_BYTES, UNASKED_BYTES_MAX, FrameStream
-from tests.unit.wire.speech import encoded, heard, spoken
+from tests.unit.wire.speech import encoded, fed_until_it_waits, heard, spoken
 
 
 def outcome(data, cuts=()):
@@ -225,14 +225,7 @@ def test_the_fixed_part_is_24_bytes():
 
 
 def fed(stream, data):
-    frames, start = [], 0
-    while start < len(data) and not stream.waits_for:
-        room = stream.buffer()
-        count = min(len(room), len(data) - start)
-        room[:count] = data[start : start + count]
-        start += count
-        frames += stream.received(count)
-    return frames
+    return fed_until_it_waits(stream, data)[0]
 
 
 def test_between_frames_nothing_is_held_and_all_the_shared_memory_can_be_read_into():
