@@ -12,7 +12,8 @@ import pytest
 import dray
 from dray.client.blocking.manager import Manager
 from dray.client.blocking.queue import Queue
-from tests.contract.faces import AwaitedFace, BlockingFace
+from tests.contract.faces import AwaitedFace, BlockingFace, inside
+from tests.lines.losing_line import LosingLine
 
 if TYPE_CHECKING:
     from dray.daemon.embedded import EmbeddedDaemon
@@ -147,3 +148,14 @@ def house(face, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hous
     house = House(face, request.param, tmp_path)
     yield house
     house.stop()
+
+
+@pytest.fixture
+def line(manager):
+    """A losing line between this handle and its queue manager."""
+    link = getattr(inside(manager), "awaited", inside(manager))._link
+    with LosingLine(link._dialer.dial) as line:
+        link._dialer = line
+        link._connection.fail(dray.ConnectionLost("the test wants another connection"))
+        manager.info()
+        yield line

@@ -12,8 +12,6 @@ import pytest
 import dray
 from dray.wire.message_frames import Commit, Receive, Send
 from tests.contract.conftest import DOORS
-from tests.contract.faces import inside
-from tests.lines.losing_line import LosingLine
 
 PIECE = bytes(3 << 20)
 KINDS = pytest.mark.parametrize(
@@ -38,17 +36,6 @@ def manager(face, request, tmp_path):
         return
     with face.connect(request.getfixturevalue("addresses")[request.param]) as connected:
         yield connected
-
-
-@pytest.fixture
-def line(manager):
-    """A losing line between this handle and its queue manager."""
-    link = getattr(inside(manager), "awaited", inside(manager))._link
-    with LosingLine(link._dialer.dial) as line:
-        link._dialer = line
-        link._connection.fail(dray.ConnectionLost("the test wants another connection"))
-        manager.info()
-        yield line
 
 
 @KINDS

@@ -25,8 +25,6 @@ from dray.wire import (
     token_frames,
 )
 from dray.wire.head import Head
-from tests.contract.faces import inside
-from tests.lines.losing_line import LosingLine
 
 PEER = "dray://127.0.0.1:1"
 OUTGOING = f"{PEER}/there"
@@ -315,16 +313,6 @@ SILENT = {
 def manager(face, tmp_path):
     with face.open(tmp_path / "data") as opened:
         yield opened
-
-
-@pytest.fixture
-def line(manager):
-    """A losing line between this handle and its queue manager."""
-    link = getattr(inside(manager), "awaited", inside(manager))._link
-    with LosingLine(link._dialer.dial) as line:
-        link._dialer = line
-        link._connection.fail(dray.ConnectionLost("the test wants another connection"))
-        yield line
 
 
 @pytest.mark.parametrize("name", list(CALLS))
