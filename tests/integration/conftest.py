@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 
 import pytest
@@ -21,3 +22,10 @@ def manager(tmp_path_factory):
 def queue(manager):
     """A queue of the test's own."""
     return manager.create_queue(f"files-{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def address():
+    """An address where nothing listens yet."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 
 import pytest
 
@@ -12,12 +11,6 @@ from tests.integration.commands import until
 
 SECONDS = 60
 BODY = os.urandom(9_000_000)
-
-
-@pytest.fixture
-def address():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 import dray
@@ -11,12 +9,6 @@ import dray
 WITHIN_S = 60
 LABEL = "a.part.of.it"
 ALL = dray.Acknowledge.FULL_RECEIVE | dray.Acknowledge.FULL_REACH_QUEUE
-
-
-@pytest.fixture
-def address():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 
 import pytest
 
@@ -160,10 +159,8 @@ def test_with_repair_a_damaged_fragment_that_nobody_kept_is_a_hole_in_the_end(la
 
 
 @pytest.mark.slow
-def test_a_damaged_fragment_is_fetched_again_from_the_manager_that_sent_it(tmp_path):
+def test_a_damaged_fragment_is_fetched_again_from_the_manager_that_sent_it(tmp_path, address):
     data = tmp_path / "destination"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
     with (
         dray.open(data, listen=address, open=True) as manager,
         dray.open(tmp_path / "source") as source,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 import dray
@@ -11,12 +9,6 @@ from tests.integration.commands import until
 
 SECONDS = 60
 BODY = b"x" * 2500
-
-
-@pytest.fixture
-def address():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import dray
 
 SECONDS = 60
@@ -13,9 +11,7 @@ def names(manager):
     return [each.name for each in manager.queues()]
 
 
-def test_large_messages_for_another_manager_need_a_status_queue_there_only(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+def test_large_messages_for_another_manager_need_a_status_queue_there_only(tmp_path, address):
     with (
         dray.open(tmp_path / "destination", listen=address, open=True) as destination,
         dray.open(tmp_path / "source") as source,
