@@ -365,7 +365,7 @@ def test_a_watch_ends_when_another_queue_manager_answers_in_the_place_of_its_own
         assert len(received(queue)) == 5
 
 
-DIES = """
+CAN_DIE = """
 import os, sys
 import dray, dray.folders
 from dray.folders import sending
@@ -380,7 +380,10 @@ def after(original):
     return call
 
 folder, state, url, point, how = sys.argv[1:]
-match point:
+"""
+DIES = (
+    CAN_DIE
+    + """match point:
     case "before the note": sending.FolderLedger.begin = die
     case "after the note": sending.FolderLedger.begin = after(sending.FolderLedger.begin)
     case "after the commit": sending.FolderLedger.settle = die
@@ -390,6 +393,7 @@ match point:
 with dray.connect(url) as manager:
     dray.folders.send(folder, manager.queue("files"), state=state, after=how)
 """
+)
 
 
 @pytest.mark.slow
@@ -436,22 +440,9 @@ def test_a_file_that_a_kill_left_hidden_goes_though_its_folder_has_another_name(
     assert how == "delete" or (into / "b/c").read_bytes() == b"text"
 
 
-WAITING_DIES = """
-import os, sys
-import dray, dray.folders
-from dray.folders import sending
-
-def die(*arguments, **named):
-    os.kill(os.getpid(), 9)
-
-def after(original):
-    def call(*arguments, **named):
-        original(*arguments, **named)
-        die()
-    return call
-
-folder, state, url, point, how = sys.argv[1:]
-ledger = sending.FolderLedger
+WAITING_DIES = (
+    CAN_DIE
+    + """ledger = sending.FolderLedger
 match point:
     case "after the commit": ledger.settle = die
     case "after the settling": ledger.settle = after(ledger.settle)
@@ -462,6 +453,7 @@ with dray.connect(url) as manager:
     queue = manager.queue("files")
     dray.folders.watch(folder, queue, state=state, settle=0, batch=2, after=how, wait="accepted")
 """
+)
 
 
 @pytest.mark.slow
