@@ -126,17 +126,21 @@ def test_on_a_quick_disk_the_caller_syncs_heap_and_log(echo, program):
     assert echo.gate.threads == [MAIN, MAIN]
 
 
-def test_a_worker_that_fails_beside_a_caller_fails_the_sync(echo, program, wait_until):
-    program.ask(commit())
-    echo.servers[-1].turns.syncs._pace.took(1000.0, 0)
-    echo.gate.broken = True
-    head = program.ask(Send(1, 0, [4], [0]), b"abcd")
-    assert isinstance(head, Failed)
-    assert head.error == "store-poisoned"
+def assert_ended(echo, program, *answers):
+    for head in answers:
+        assert isinstance(head, Failed)
+        assert head.error == "store-poisoned"
     assert program.hung_up.wait(PATIENCE_S)
     echo.gate.broken = False
     with pytest.raises(DrayError, match="the test broke it"):
         echo.daemon.stop()
+
+
+def test_a_worker_that_fails_beside_a_caller_fails_the_sync(echo, program, wait_until):
+    program.ask(commit())
+    echo.servers[-1].turns.syncs._pace.took(1000.0, 0)
+    echo.gate.broken = True
+    assert_ended(echo, program, program.ask(Send(1, 0, [4], [0]), b"abcd"))
 
 
 def test_an_answer_that_rests_on_no_fact_needs_no_sync(echo, program):
@@ -236,14 +240,7 @@ def test_a_failed_sync_of_a_caller_is_the_answer_of_all_and_the_end(echo, progra
         wait_until(lambda: len(echo.manager.events) == decided + 1)
         echo.gate.broken = True
         echo.gate.open.set()
-        for each in (first, second):
-            head = each.result(PATIENCE_S)
-            assert isinstance(head, Failed)
-            assert head.error == "store-poisoned"
-    assert program.hung_up.wait(PATIENCE_S)
-    echo.gate.broken = False
-    with pytest.raises(DrayError, match="the test broke it"):
-        echo.daemon.stop()
+    assert_ended(echo, program, first.result(PATIENCE_S), second.result(PATIENCE_S))
 
 
 def test_an_interrupt_waits_for_the_end_of_the_decision_and_of_the_sync(echo, program):
