@@ -93,3 +93,12 @@ def queue(client, request):
     name = f"{request.node.function.__name__[:60]}-{next(NUMBERS)}"
     assert client.put(f"/v1/queues/{name}", json={}).status_code == 201
     return name
+
+
+def received(client, queue):
+    """Take a message and settle it; its lease, and its body."""
+    lease = client.post(f"/v1/queues/{queue}/receive?wait=10")
+    assert lease.status_code == 201
+    body = client.get(lease.headers["location"]).content
+    assert client.delete(lease.headers["location"]).status_code == 204
+    return lease, body

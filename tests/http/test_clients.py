@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.http.conftest import received
+
 HERE = Path(__file__).parent
 MODULES = (
     Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dray/browser/node_modules"
@@ -36,14 +38,6 @@ def run(*command, stdin=b""):
     )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
-
-
-def received(client, queue):
-    lease = client.post(f"/v1/queues/{queue}/receive?wait=10")
-    assert lease.status_code == 201
-    body = client.get(lease.headers["location"]).content
-    assert client.delete(lease.headers["location"]).status_code == 204
-    return lease, body
 
 
 @pytest.fixture

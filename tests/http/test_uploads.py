@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 from tusclient.client import TusClient
 
+from tests.http.conftest import received
 from tests.integration.commands import until
 
 PATCH = "application/offset+octet-stream"
@@ -46,14 +47,6 @@ def offset(client, where):
     answer = client.head(where, headers=tus())
     assert answer.status_code == 200, answer.text
     return int(answer.headers["upload-offset"])
-
-
-def received(client, queue):
-    lease = client.post(f"/v1/queues/{queue}/receive?wait=10")
-    assert lease.status_code == 201
-    body = client.get(lease.headers["location"]).content
-    assert client.delete(lease.headers["location"]).status_code == 204
-    return lease, body
 
 
 def nothing_is_there(client, queue):
