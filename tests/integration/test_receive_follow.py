@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -42,16 +43,27 @@ def send(process):
     return send
 
 
+@contextmanager
+def following(url, log, queue, out, *options):
+    """Receive into `out` until the block ends, and then by SIGTERM with 0."""
+    command = [*COMMAND, "receive", queue, "--large", "--to", str(out), *options, "--follow"]
+    with log.open("wb") as lines:
+        receiver = subprocess.Popen(command, stdout=lines, stderr=lines, env=environment(url))
+    try:
+        yield
+        receiver.send_signal(signal.SIGTERM)
+        assert receiver.wait(60) == 0
+    finally:
+        if receiver.poll() is None:
+            receiver.kill()
+            receiver.wait()
+
+
 def test_receive_follows_through_restarts_with_two_lines_and_sigterm_ends_it_with_0(
     process, send, tmp_path
 ):
     out, log = tmp_path / "out", tmp_path / "log"
-    command = [*COMMAND, "receive", send.queue, "--large", "--to", str(out), "--tree", "--follow"]
-    with log.open("wb") as lines:
-        receiver = subprocess.Popen(
-            command, stdout=lines, stderr=lines, env=environment(process.url)
-        )
-    try:
+    with following(process.url, log, send.queue, out, "--tree"):
         send("a/first", b"1")
         until(lambda: "received" in log.read_text())
         process.kill()
@@ -59,12 +71,6 @@ def test_receive_follows_through_restarts_with_two_lines_and_sigterm_ends_it_wit
         process.start()
         send("b/second", b"2")
         until(lambda: log.read_text().count("\nreceived ") == 1)
-        receiver.send_signal(signal.SIGTERM)
-        assert receiver.wait(60) == 0
-    finally:
-        if receiver.poll() is None:
-            receiver.kill()
-            receiver.wait()
     said = log.read_text().splitlines()
     assert [each.split(":")[0] for each in said] == [
         f"received {out}/a/first (1 B)",
@@ -80,29 +86,10 @@ def test_receive_waits_for_a_queue_manager_that_is_not_there_yet(process, send, 
     send("late", b"x")
     process.kill()
     log = tmp_path / "log"
-    command = [
-        *COMMAND,
-        "receive",
-        send.queue,
-        "--large",
-        "--to",
-        str(tmp_path / "out"),
-        "--follow",
-    ]
-    with log.open("wb") as lines:
-        receiver = subprocess.Popen(
-            command, stdout=lines, stderr=lines, env=environment(process.url)
-        )
-    try:
+    with following(process.url, log, send.queue, tmp_path / "out"):
         until(lambda: "waiting for the queue manager" in log.read_text())
         process.start()
         until(lambda: "received" in log.read_text())
-        receiver.send_signal(signal.SIGTERM)
-        assert receiver.wait(60) == 0
-    finally:
-        if receiver.poll() is None:
-            receiver.kill()
-            receiver.wait()
     assert (tmp_path / "out" / "late").read_bytes() == b"x"
 
 
