@@ -12,7 +12,6 @@ import trustme
 import dray
 from dray.daemon.config import read_options
 from dray.daemon.embedded import EmbeddedDaemon
-from tests.contract.faces import AwaitedFace, BlockingFace
 from tests.integration.commands import until
 
 PATIENCE_S = 60
@@ -28,13 +27,6 @@ def ca(authority, tmp_path):
     file = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(file)
     return file
-
-
-@pytest.fixture(params=[BlockingFace, AwaitedFace], ids=lambda face: face.__name__)
-def face(request):
-    made = request.param()
-    yield made
-    made.close()
 
 
 @pytest.fixture
