@@ -56,7 +56,7 @@ class EmbeddedDialer:
         return Credential()
 
 
-class Stop:
+class EmbeddedStop:
     """Ends a daemon; if nobody calls it, its end warns, as that of an open file does."""
 
     def __init__(self, daemon: EmbeddedDaemon, manager: str) -> None:
@@ -67,7 +67,7 @@ class Stop:
         self._called = False
 
     def __call__(self) -> None:
-        """Stop the daemon and wait for it."""
+        """EmbeddedStop the daemon and wait for it."""
         self._called = True
         self._daemon.stop()
 
@@ -94,7 +94,7 @@ class EmbeddedRuntime(BlockingRuntime):
 def open_embedded(path: str | Path, **config: Any) -> Manager:  # noqa: ANN401 - see dray.open
     """Start a queue manager over `path` and connect to it; closing the manager stops it."""
     dialer, daemon = _prepared(path, config)
-    stop = Stop(daemon, str(dialer))
+    stop = EmbeddedStop(daemon, str(dialer))
     try:
         daemon.start()
         return Manager(dialer, stop=stop, runtime=EmbeddedRuntime())
@@ -107,7 +107,7 @@ async def open_awaited(path: str | Path, **config: Any) -> AwaitedManager:  # no
     """Do the same without stopping the event loop."""
     runtime = LoopRuntime()
     dialer, daemon = await runtime.offload(_prepared, path, config)
-    stop = Stop(daemon, str(dialer))
+    stop = EmbeddedStop(daemon, str(dialer))
     try:
         await runtime.offload(daemon.start)
         return await AwaitedManager.connected(Link(dialer, runtime), stop)

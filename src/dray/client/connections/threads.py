@@ -103,7 +103,7 @@ class _Lock:
     """A lock of threads in the shape of one that is awaited.
 
     A thread that has it already is refused: a signal handler or a finalizer would wait for itself.
-    What a signal handler raises can end a block before `__aexit__` runs, so the lock knows the
+    An exception of a signal handler can end a block before `__aexit__` runs, so the lock knows the
     frame of its block: once that is gone, the thread has the lock for its next block.
     """
 
@@ -119,7 +119,7 @@ class _Lock:
                 self._lock.acquire()
                 self._owner = me
             except BaseException:
-                # What was raised came before the lock, or after it.
+                # An interrupt comes before the lock is taken, or after it.
                 with suppress(RuntimeError):
                     self._lock.release()
                 raise

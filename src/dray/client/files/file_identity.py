@@ -1,4 +1,4 @@
-"""What tells one version of a file from another, without reading it."""
+"""The identity of a file, which tells its versions apart without reading them."""
 
 from __future__ import annotations
 

@@ -40,17 +40,17 @@ from dray.manager.notices import NoticeKind
 from dray.manager.peers import Links, greet_manager, welcome_with_proof
 from dray.manager.queue import Account, StoredQueue
 from dray.manager.requests.receiving import check_born
-from dray.manager.rights import Rights, act_for, allowed, check_hello, may_see, owns, take_token
+from dray.manager.rights import Rights, act_for, allowed, check_hello, may_see, take_token
 from dray.manager.session import Session
 from dray.manager.transactions import Transactions, drop_staged_for, staged_counts
 from dray.model.access import Verb
 from dray.model.arguments import no_sense
-from dray.model.classes import MessageClass, QueueKind, TransactionStatus
-from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
+from dray.model.classes import MessageClass, QueueKind
+from dray.model.ids import ManagerId
 from dray.model.limits import ENDS_REMEMBERED_MAX, LABEL_CHARACTERS_MAX, SIZE_BYTES_MAX
 from dray.model.names import QueueAddress, check_new_queue_name
 from dray.model.queue import DeliveryInfo, ManagerInfo, QueueInfo, QueueOptions
-from dray.wire import frames, message_frames, queue_frames
+from dray.wire import frames, queue_frames
 
 _STATUS_QUEUE_LABEL = "status messages of large messages"
 _TOO_MANY_ENDS = (
@@ -413,45 +413,3 @@ def _check_has_quotas(queue: StoredQueue) -> None:
     if queue.parent is not None:
         whose = "quota" if queue.counted is queue.parent else "journal quota"
         raise Misuse(f"{queue.name!r} is under the {whose} of {queue.parent.name!r}; set that")
-
-
-def handle_outcome(
-    transactions: Transactions, session: Session, request_id: int, head: message_frames.Outcome
-) -> None:
-    """Tell what became of a transaction (S2-3); a claim that is open is given up first."""
-    context = transactions.context
-    if head.claim:
-        manager, number = split_id(head.transaction_id)
-        claim = transactions.open.get(number)
-        holder = claim.session if claim is not None else None
-        is_own = holder is None or owns(transactions.rights, session, holder.caller.name)
-        if manager == context.state.manager_id and is_own:
-            transactions.give_up_claim(number)
-    context.answer(
-        session,
-        request_id,
-        message_frames.OutcomeIs(str(outcome_of(transactions, head.transaction_id))),
-    )
-
-
-def outcome_of(transactions: Transactions, transaction_id: str) -> TransactionStatus:
-    """The outcome of a transaction; one that is called aborted here will never happen."""
-    context = transactions.context
-    manager, number = split_id(transaction_id)
-    number, express = number & ~EXPRESS_OUTCOME, number & EXPRESS_OUTCOME
-    state = context.state
-    if manager != state.manager_id or number >= state.next_number:
-        return TransactionStatus.UNKNOWN
-    if state.has_committed(number) or number in transactions.express_outcomes:
-        return TransactionStatus.COMMITTED
-    if number in state.prepared:
-        return TransactionStatus.PREPARED
-    if number in transactions.open:
-        return TransactionStatus.PENDING
-    if state.outcomes.may_have_forgotten(number) or (
-        express and transactions.express_outcomes.may_have_forgotten(number)
-    ):
-        return TransactionStatus.UNKNOWN
-    # A transaction that is neither committed nor open was aborted, at the latest by a crash (R3).
-    transactions.aborted_transactions.add(number)
-    return TransactionStatus.ABORTED

@@ -48,6 +48,7 @@ from dray.manager.transactions import (
     handle_describe_batch,
     handle_drop_staged,
     handle_list_prepared,
+    handle_outcome,
     handle_prepare,
     handle_settle_prepared,
     handle_stage,
@@ -100,7 +101,7 @@ _WORKS: _Table[Works] = {
 }
 _TRANSACTIONS: _Table[Transactions] = {
     queue_frames.DeleteQueue: admin.handle_delete,
-    message_frames.Outcome: admin.handle_outcome,
+    message_frames.Outcome: handle_outcome,
     message_frames.Reserve: sending.handle_reserve,
     message_frames.Prepare: handle_prepare,
     message_frames.ListPrepared: handle_list_prepared,

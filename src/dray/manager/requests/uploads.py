@@ -23,7 +23,6 @@ from dray.manager.entries import Staged, packed_tails, split_tails
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.notices import NoticeKind
 from dray.manager.queue import cost_of_staged
-from dray.manager.requests.admin import outcome_of
 from dray.manager.rights import owns
 from dray.manager.session import Session
 from dray.manager.state import Upload
@@ -33,6 +32,7 @@ from dray.manager.transactions import (
     Transactions,
     check_room,
     note_large_send,
+    outcome_of,
     promised,
     staged_from,
 )

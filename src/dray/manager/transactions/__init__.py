@@ -8,6 +8,7 @@ These ask it: `dispatch`, `peers`, `requests` and `turn`.
 """
 
 from dray.manager.transactions.ahead import answered_ahead, forget_ahead, staged_ahead
+from dray.manager.transactions.asked_outcomes import handle_outcome, outcome_of
 from dray.manager.transactions.batches import (
     drop_old_batches,
     drop_staged_for,
