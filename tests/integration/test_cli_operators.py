@@ -197,6 +197,9 @@ def test_create_says_whether_the_queue_was_there(url, manager):
     for said in ("created", "exists"):
         told = dray("queue", "create", "new", "--exist-ok", url=url).assert_good().out
         assert told == f"{said} new\n"
+    for option in ("--non-transactional", "--journal"):
+        refused = dray("queue", "create", "new", "--exist-ok", option, url=url)
+        assert "exists, but" in refused.assert_error("queue-exists")
     told = dray("queue", "delete", "new", url=url).assert_good().out
     assert told.startswith("deleted new with 0")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import EllipsisType
 
 import click
@@ -59,19 +60,22 @@ def create(
     """Create the queue NAME."""
     with settings.connect() as manager:
         done = "created"
+        create = partial(
+            manager.create_queue,
+            name,
+            transactional=not non_transactional,
+            quota=quota,
+            journal=journal,
+            journal_quota=journal_quota,
+            label=label,
+            digest=digest,
+        )
         try:
-            manager.create_queue(
-                name,
-                transactional=not non_transactional,
-                quota=quota,
-                journal=journal,
-                journal_quota=journal_quota,
-                label=label,
-                digest=digest,
-            )
+            create()
         except QueueExists:
             if not exist_ok:
                 raise
+            create(exist_ok=True)
             done = "exists"
         if settings.as_json:
             print_json(manager.queue(name).info())
