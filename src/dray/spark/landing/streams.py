@@ -10,7 +10,7 @@ from dray.client.connections.address import parse_address
 from dray.errors import InvalidConfiguration
 from dray.model.limits import MIB
 from dray.model.words import counted
-from dray.spark.source.options import RANGES, read_options
+from dray.spark.source.options import RANGES, names_in, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,9 +83,9 @@ def told_options(
 ) -> dict[str, str]:
     """The options of the source that both kinds share; raises `InvalidConfiguration`."""
     for name, given in (("url", url), ("queue", queue)):
-        if not given.replace(",", "").strip():
+        if not names_in(given):
             raise InvalidConfiguration(f"{name} is {given!r}, which names none")
-    for each in filter(None, map(str.strip, url.split(","))):
+    for each in names_in(url):
         parse_address(each)
     named = {} if credentials is None else {"credentials": credentials}
     return {

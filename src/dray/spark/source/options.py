@@ -196,8 +196,13 @@ def _refuse_contradictions(options: Mapping[str, str]) -> None:
         )
 
 
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a list with commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def _names(options: Mapping[str, str], name: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in options.get(name, "").split(",") if part.strip())
+    names = names_in(options.get(name, ""))
     if not names:
         raise InvalidConfiguration(f"format('dray') needs the option {name!r}")
     return names
