@@ -68,7 +68,7 @@ class Visitors:
 
     def certified(self, caller: Credential) -> Visitor:
         """The session of everybody who shows the certificate of a name; it has no cookie."""
-        visitor = self._certified.setdefault(caller, Visitor(caller, self._places_of(caller)))
+        visitor = self._certified.setdefault(caller, Visitor(caller))
         self._certified.move_to_end(caller)
         while len(self._certified) > _VISITORS_MAX:
             self._certified.popitem(last=False)
@@ -106,7 +106,7 @@ class Visitors:
         self._by_digest.pop(_digest(cookie), None)
 
     def _places_of(self, caller: Credential) -> _Places | None:
-        """The places of a token or certificate; whoever comes by a start link has places alone."""
+        """The places of a token; whoever comes by a start link has places alone."""
         return None if caller == _CONSOLE else self._places.setdefault(caller, _Places())
 
 
