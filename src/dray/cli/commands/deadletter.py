@@ -25,7 +25,7 @@ from dray.cli.settings import (
 )
 from dray.client.connections.threads import run
 from dray.errors import DrayError, MessageNotFound
-from dray.folders.labels import otherwise_named
+from dray.folders.labels import file_name, otherwise_named
 from dray.model.queued import QueuedMessage, by_destination
 from dray.model.words import counted, human_size, size_text, time_text
 
@@ -147,7 +147,7 @@ def save(settings: Settings, message_id: str, *, folder: Path) -> None:
 def _save(manager: dray.Manager, letter: QueuedMessage, folder: Path) -> Path:
     from dray.folders.placing import Item, TargetFolder, write_new
 
-    queue = manager.queue(letter.queue, raw=True)
+    queue, otherwise = manager.queue(letter.queue, raw=True), otherwise_named(letter.id)
 
     def write(body: Path) -> None:
         if not letter.parts:
@@ -155,13 +155,12 @@ def _save(manager: dray.Manager, letter: QueuedMessage, folder: Path) -> Path:
             return
         with (
             dray.LargeMessageQueue(queue).peek_by_id(letter.id) as message,
-            progress(f"saving {message.label}", message.size) as shown,
+            progress(f"saving {file_name(letter.label, otherwise)}", message.size) as shown,
         ):
             message.save_to(body, shown.update)
 
     with TargetFolder(str(folder)) as target:
         target.clear(manager.outcome)
-        otherwise = otherwise_named(letter.id)
         placed = target.place(
             Item(letter.id, letter.label, otherwise, "", write, is_body=lambda _: False)
         )
