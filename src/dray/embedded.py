@@ -67,7 +67,7 @@ class EmbeddedStop:
         self._called = False
 
     def __call__(self) -> None:
-        """EmbeddedStop the daemon and wait for it."""
+        """Stop the daemon and wait for it."""
         self._called = True
         self._daemon.stop()
 

@@ -331,7 +331,7 @@ class QueueIndex:
         Nobody changes a page, so this costs four thousand references for a million messages.
         """
         held = (entry for entry, _ in self._held.values())
-        return list(self._available.runs_behind(b"")), [*held, *self._aside.values()]
+        return list(self.available_runs()), [*held, *self._aside.values()]
 
     def _count(self, entries: bytes, sign: int) -> None:
         self.byte_count += sign * sum(lengths_in(entries))
